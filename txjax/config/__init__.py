@@ -1,0 +1,42 @@
+"""The schema: one frozen dataclass an owner, each knob once, checked on construction.
+
+Kinds that live beside their implementation (Dense, AdamW, FirstFit, ...) are importable from here by name too, so
+that a config file needs one import line.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from txjax.config.data import Chunking, Data, Source, Tokenizer
+from txjax.config.model import Attention, FeedForward, Initialisation, Layer, Mixer, Model
+from txjax.config.optim import Group, Optim, Optimizer
+from txjax.config.root import Config
+from txjax.schema import ConfigError, Section, difference, flatten, from_dict, to_dict
+from txjax.config.train import Log, Mesh, Train
+from txjax.schema import Kind
+from txjax.ops.norms import Norm
+from txjax.ops.positions import Position
+from txjax.ops.schedules import Schedule
+
+if TYPE_CHECKING:  # the names that __getattr__ finds, for editors and type checkers
+    pass
+
+FAMILIES: tuple[type[Kind], ...] = (
+    Position, Norm, Schedule, Mixer, FeedForward, Initialisation, Optimizer, Source, Tokenizer, Chunking,
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """A member of any family by its class name."""
+    if not name.startswith("_"):
+        for family in FAMILIES:
+            for member in family.members().values():
+                if member.__name__ == name:
+                    return member
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "Attention", "Chunking", "Config", "ConfigError", "Data", "FeedForward", "Group", "Initialisation", "Layer",
+    "Log", "Mesh", "Mixer", "Model", "Norm", "Optim", "Optimizer", "Position", "Schedule", "Section", "Source",
+    "Tokenizer", "Train", "difference", "flatten", "from_dict", "to_dict",
+]  # fmt: skip

@@ -1,0 +1,194 @@
+"""What the model is: widths, heads, positions, norms, and the pattern of its layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from txjax.schema import ConfigError, Section, require
+from txjax.schema import Kind
+from txjax.ops.norms import LayerNorm, Norm
+from txjax.ops.positions import Learned, Position
+
+
+class Mixer(Kind, home="txjax.nn.mixers"):
+    """What moves information between the tokens of one layer; a member also builds its module, `module()`."""
+
+    def module(self, model: Model, name: str) -> Any:
+        """The flax module of this mixer; called with (x_BTD, context, state)."""
+        raise NotImplementedError
+
+    def validate(self, model: Model) -> None:
+        """Refuse a model that this mixer cannot serve: raise ConfigError."""
+
+
+class FeedForward(Kind, home="txjax.nn.feedforwards"):
+    """What works on each token alone; a member also builds its module, `module()`."""
+
+    def module(self, model: Model, name: str) -> Any:
+        """The flax module of this feed-forward; called with (x_BTD, context)."""
+        raise NotImplementedError
+
+    def validate(self, model: Model) -> None:
+        """Refuse a model that this feed-forward cannot serve: raise ConfigError."""
+
+
+class Initialisation(Kind, home="txjax.nn.initialisations"):
+    """The law of the initial weights."""
+
+    def spread(self, role: Literal["weight", "residual", "embedding"], fan_in: int, num_layers: int) -> float:
+        """Standard deviation of a matrix by what it does; `residual` writes onto the residual stream."""
+        raise NotImplementedError
+
+
+def _default(family: type[Kind], kind: str) -> Any:
+    return field(default_factory=lambda: family.members()[kind]())
+
+
+@dataclass(frozen=True)
+class Attention(Section):
+    """Softmax attention, as every attention layer of the model has it.
+
+    scale: multiplies the scores: rsqrt is 1/sqrt(head_dim), none is 1, or a number.
+    num_kv_heads: key/value heads, each shared by num_heads / num_kv_heads query heads; none: as many as heads.
+    head_dim: width of a head; none: width / num_heads.
+    implementation: plain is the reference; xla and cudnn are jax.nn.dot_product_attention's; blockwise needs
+        memory linear in the length.
+    block_size: keys (and queries) that blockwise holds at once.
+    """
+
+    num_heads: int = 4
+    num_kv_heads: int | None = None
+    head_dim: int | None = None
+    scale: Literal["rsqrt", "none"] | float = "rsqrt"
+    softcap: float | None = None
+    qk_norm: bool = False
+    qkv_bias: bool = True
+    output_bias: bool = True
+    implementation: Literal["plain", "xla", "cudnn", "blockwise"] = "plain"
+    block_size: int = 128
+
+    def check(self) -> None:
+        require(self.num_heads > 0, f"num_heads must be at least 1, got {self.num_heads}")
+        require(self.block_size > 0, f"block_size must be at least 1, got {self.block_size}")
+        require(self.head_dim is None or self.head_dim > 0, f"head_dim must be at least 1, got {self.head_dim}")
+        require(self.softcap is None or self.softcap > 0, f"softcap must be positive or none, got {self.softcap}")
+        kv = self.num_kv_heads
+        if kv is not None and (kv < 1 or self.num_heads % kv):
+            options = [n for n in range(1, self.num_heads + 1) if self.num_heads % n == 0]
+            raise ConfigError(f"num_kv_heads must divide num_heads={self.num_heads}, got {kv}: one of {options}")
+
+
+@dataclass(frozen=True)
+class Layer(Section):
+    """One layer of the pattern; none stands for the model's own mixer or feed-forward."""
+
+    mixer: Mixer | None = None
+    feedforward: FeedForward | None = None
+
+
+@dataclass(frozen=True)
+class Model(Section):
+    """A stack of layers between an embedding and a head.
+
+    vocab_size: rows of the embedding; none: the tokenizer's.
+    context: the longest sequence that the model is made for; rows of a learned position table.
+    pattern: the layers of one period; the stack repeats it num_layers / len(pattern) times.
+    first_layers: layers before the first period (a dense layer before mixtures, say), part of num_layers.
+    norm_placement: pre x+f(n(x)), post n(x+f(x)), sandwich x+n(f(n(x))), output x+n(f(x)).
+    topology: sequential, or parallel: mixer and feed-forward both read the layer's input.
+    residual: on x+f, off f, or a number a: x+a f.
+    embedding_scale: a factor on token embeddings: none, or sqrt_width (Vaswani et al. 2017, section 3.4).
+    dropout, dropout_sites: one rate, and where it applies.
+    dtype: of the computation; parameters, softmax, norms, angles and the loss are float32 whatever it is.
+    matmul_precision: of float32 products on accelerators, whose default is faster and coarser than float32.
+    remat: what the backward pass computes again: none, full (all of a layer), dots (all but matrix products).
+    unroll: layers of the scan that are laid out in the program, or all; values do not depend on it.
+    """
+
+    width: int = 128
+    num_layers: int = 4
+    vocab_size: int | None = None
+    context: int = 128
+    causal: bool = True
+    attention: Attention = field(default_factory=Attention)
+    mixer: Mixer = _default(Mixer, "attention")
+    feedforward: FeedForward = _default(FeedForward, "dense")
+    pattern: tuple[Layer, ...] = (Layer(),)
+    first_layers: tuple[Layer, ...] = ()
+    position: Position = field(default_factory=Learned)
+    norm: Norm = field(default_factory=LayerNorm)
+    norm_placement: Literal["pre", "post", "sandwich", "output"] = "pre"
+    topology: Literal["sequential", "parallel"] = "sequential"
+    residual: Literal["on", "off"] | float = "on"
+    embedding_scale: Literal["none", "sqrt_width"] = "none"
+    tied_head: bool = True
+    logit_softcap: float | None = None
+    dropout: float = 0.0
+    dropout_sites: tuple[Literal["embedding", "attention", "residual"], ...] = ("embedding", "attention", "residual")
+    init: Initialisation = _default(Initialisation, "normal")
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    matmul_precision: Literal["default", "high", "highest"] = "default"
+    remat: Literal["none", "full", "dots"] = "dots"
+    unroll: Literal["all"] | int = 1
+
+    def check(self) -> None:
+        for name in ("width", "num_layers", "context"):
+            require(getattr(self, name) > 0, f"{name} must be at least 1, got {getattr(self, name)}")
+        require(self.vocab_size is None or self.vocab_size > 0, f"vocab_size must be positive, got {self.vocab_size}")
+        require(0.0 <= self.dropout < 1.0, f"dropout must be in [0, 1), got {self.dropout}")
+        require(bool(self.pattern), "pattern must have at least one layer, got ()")
+        require(self.unroll == "all" or self.unroll > 0, f"unroll must be all or at least 1, got {self.unroll}")
+        if self.attention.head_dim is None and self.width % self.attention.num_heads:
+            divisors = [n for n in range(1, self.width + 1) if self.width % n == 0]
+            near = min(divisors, key=lambda n: (abs(n - self.attention.num_heads), n))
+            raise ConfigError(
+                f"attention.num_heads must divide width={self.width}, got {self.attention.num_heads}: "
+                f"try {near}, or set attention.head_dim"
+            )
+        repeated = self.num_layers - len(self.first_layers)
+        if repeated < 0 or repeated % len(self.pattern):
+            raise ConfigError(
+                f"num_layers must be {len(self.first_layers)} first layers and a multiple of the pattern's "
+                f"{len(self.pattern)}, got {self.num_layers}"
+            )
+        for layer in self.layers:
+            self.mixer_of(layer).validate(self)
+            self.feedforward_of(layer).validate(self)
+        self.position.validate(head_dim=self.head_dim, width=self.width, num_heads=self.attention.num_heads)
+
+    @property
+    def head_dim(self) -> int:
+        return self.attention.head_dim or self.width // self.attention.num_heads
+
+    @property
+    def num_kv_heads(self) -> int:
+        return self.attention.num_kv_heads or self.attention.num_heads
+
+    @property
+    def periods(self) -> int:
+        """How often the pattern is repeated."""
+        return (self.num_layers - len(self.first_layers)) // len(self.pattern)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """All num_layers layers, in order."""
+        return self.first_layers + self.pattern * self.periods
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest sequence the model can take, or None: only a learned table has an end."""
+        return self.context if self.position.bounded else None
+
+    @property
+    def vocab(self) -> int:
+        """vocab_size, once a tokenizer or a preset has said it."""
+        require(self.vocab_size is not None, "model.vocab_size is none: set it, or let data.tokenizer say it")
+        return self.vocab_size  # type: ignore[return-value]
+
+    def mixer_of(self, layer: Layer) -> Mixer:
+        return layer.mixer or self.mixer
+
+    def feedforward_of(self, layer: Layer) -> FeedForward:
+        return layer.feedforward or self.feedforward
+

@@ -1,0 +1,63 @@
+"""How the weights move: optimizer, schedule, decay, clipping and parameter groups."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from txjax.schema import ConfigError, Section, require
+from txjax.schema import Kind
+from txjax.ops.schedules import Constant, Schedule
+
+
+class Optimizer(Kind, home="txjax.train.optimizers"):
+    """A gradient transformation before learning rate, decay and groups are applied to it."""
+
+    def direction(self, axes: Any) -> Any:
+        """The optax transformation from gradients to a descent direction; `axes` are the parameters' axis names."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Group(Section):
+    """Parameters whose path matches `match` (a regular expression, searched), and what differs for them.
+
+    Paths are those of the tree, joined by '/', such as layers/block_0/attention/query/w; stacking the layers does
+    not change them. learning_rate and weight_decay multiply optim's own; a learning_rate of 0 freezes.
+    """
+
+    match: str
+    learning_rate: float = 1.0
+    weight_decay: float = 1.0
+
+    def check(self) -> None:
+        try:
+            re.compile(self.match)
+        except re.error as error:
+            raise ConfigError(f"match must be a regular expression, got {self.match!r}: {error}") from None
+
+
+UNDECAYED = Group(match=r"(^|/)(\w*norm|embedding|position|b)(/|$)", weight_decay=0.0)
+
+
+@dataclass(frozen=True)
+class Optim(Section):
+    """learning_rate is the schedule's peak. The order is: clip, optimizer, weight decay, learning rate.
+
+    clip: largest global norm of the gradient, or none.
+    weight_decay: decoupled (Loshchilov and Hutter 2019): w <- w - rate * (direction + weight_decay * w).
+    groups: the first that matches a parameter counts; norms, biases and embeddings are not decayed by default.
+    """
+
+    learning_rate: float = 1e-3
+    optimizer: Optimizer = field(default_factory=lambda: Optimizer.members()["adamw"]())
+    schedule: Schedule = field(default_factory=Constant)
+    weight_decay: float = 0.1
+    clip: float | None = 1.0
+    groups: tuple[Group, ...] = (UNDECAYED,)
+
+    def check(self) -> None:
+        require(self.learning_rate >= 0, f"learning_rate must not be negative, got {self.learning_rate}")
+        require(self.weight_decay >= 0, f"weight_decay must not be negative, got {self.weight_decay}")
+        require(self.clip is None or self.clip > 0, f"clip must be positive or none, got {self.clip}")

@@ -1,0 +1,52 @@
+"""The whole of an experiment's config, and what its sections must agree on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+
+from txjax.config.data import Data
+from txjax.config.model import Model
+from txjax.config.optim import Optim
+from txjax.schema import ConfigError, Section, to_dict
+from txjax.config.train import Log, Mesh, Train
+
+
+@dataclass(frozen=True)
+class Config(Section):
+    """Every knob once; nothing else in the project holds a default."""
+
+    model: Model = field(default_factory=Model)
+    data: Data = field(default_factory=Data)
+    optim: Optim = field(default_factory=Optim)
+    train: Train = field(default_factory=Train)
+    mesh: Mesh = field(default_factory=Mesh)
+    log: Log = field(default_factory=Log)
+
+    def check(self) -> None:
+        longest = self.model.max_length
+        if longest is not None and self.context > longest:
+            raise ConfigError(
+                f"data.context={self.context} runs past the model's position table of {longest}: "
+                f"set model.context={self.context}, or a position without a table such as model.position=rope"
+            )
+
+    @property
+    def context(self) -> int:
+        """Tokens in a training sequence."""
+        return self.data.context or self.model.context
+
+    def with_vocab(self, size: int) -> Config:
+        """The config with the tokenizer's size where the model leaves it open; refuses a smaller embedding."""
+        own = self.model.vocab_size
+        if own is not None and own < size:
+            raise ConfigError(
+                f"model.vocab_size={own} is smaller than the {size} ids of data.tokenizer: set it to {size} or none"
+            )
+        return self if own is not None else replace(self, model=replace(self.model, vocab_size=size))
+
+    def digest(self) -> str:
+        """Ten hexadecimal digits that name this config: equal for equal values, whichever kinds stay unchosen."""
+        text = json.dumps(to_dict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:10]

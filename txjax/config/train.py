@@ -1,0 +1,114 @@
+"""How long, in which batches, from which seed; what is kept and written on the way; over which devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from txjax.schema import Section, require
+
+
+@dataclass(frozen=True)
+class Train(Section):
+    """steps count optimizer steps, whatever the accumulation.
+
+    batch_size: sequences of one optimizer step, over all devices and all its micro-batches.
+    accumulation: micro-batches that one step is computed in; values do not depend on it.
+    label_smoothing: share of the target's mass that is spread evenly over the whole vocabulary.
+    loss_chunk: tokens whose logits are held at once, or none: all of them.
+    non_finite: what a non-finite loss or gradient does: stop the run, or skip the step and count it.
+    max_skips: skipped steps in a row after which the run stops all the same.
+    evaluate_every, checkpoint_every: in steps; none: only at the end.
+    keep_last: checkpoints kept besides the best one by val/loss.
+    patience: evaluations without a lower val/loss after which the run stops, or none.
+    """
+
+    steps: int = 1000
+    batch_size: int = 16
+    accumulation: int = 1
+    seed: int = 0
+    label_smoothing: float = 0.0
+    loss_chunk: int | None = None
+    non_finite: Literal["stop", "skip"] = "stop"
+    max_skips: int = 10
+    evaluate_every: int | None = 250
+    evaluate_batch_size: int | None = None
+    checkpoint_every: int | None = 250
+    keep_last: int = 2
+    patience: int | None = None
+
+    def check(self) -> None:
+        for name in ("steps", "batch_size", "accumulation", "max_skips", "keep_last"):
+            require(getattr(self, name) > 0, f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("loss_chunk", "evaluate_every", "evaluate_batch_size", "checkpoint_every", "patience"):
+            value = getattr(self, name)
+            require(value is None or value > 0, f"{name} must be at least 1 or none, got {value}")
+        require(0.0 <= self.label_smoothing < 1.0, f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
+        require(
+            self.batch_size % self.accumulation == 0,
+            f"accumulation must divide batch_size={self.batch_size}, got {self.accumulation}",
+        )
+
+
+@dataclass(frozen=True)
+class Mesh(Section):
+    """Devices by what they split: data the batch, fsdp the batch and the weights, tensor the weights and the work.
+
+    One of the sizes may be -1: as many devices as are left. Rules map logical axis names to mesh axes.
+    """
+
+    data: int = -1
+    fsdp: int = 1
+    tensor: int = 1
+    parameter_rules: tuple[tuple[str, str | None], ...] = (
+        ("embed", "fsdp"),
+        ("vocab", "tensor"),
+        ("heads", "tensor"),
+        ("kv_heads", "tensor"),
+        ("mlp", "tensor"),
+        ("head_dim", None),
+        ("context", None),
+        ("layers", None),
+    )
+    activation_rules: tuple[tuple[str, str | None], ...] = (
+        ("batch", "data+fsdp"),
+        ("length", None),
+        ("embed", None),
+        ("heads", "tensor"),
+        ("kv_heads", "tensor"),
+        ("mlp", "tensor"),
+        ("vocab", "tensor"),
+        ("head_dim", None),
+    )
+
+    def check(self) -> None:
+        sizes = (self.data, self.fsdp, self.tensor)
+        require(
+            all(n > 0 or n == -1 for n in sizes) and sizes.count(-1) <= 1,
+            f"data, fsdp and tensor must be at least 1, and one of them at most -1, got {sizes}",
+        )
+
+
+@dataclass(frozen=True)
+class Log(Section):
+    """What is written while training, in steps.
+
+    every: scalars. histograms: of parameters and gradients, or none. samples: texts, or none: with evaluation only.
+    prompt, sample_tokens: of the sample texts. profile: first step and number of steps of a profiler trace, or none.
+    peak_flops: of one device, for MFU; none: looked up, or measured on a CPU.
+    """
+
+    every: int = 10
+    samples: int | None = None
+    prompt: str = ""
+    sample_tokens: int = 200
+    temperature: float = 0.8
+    tensorboard: bool = True
+    profile: tuple[int, int] | None = None
+    peak_flops: float | None = None
+
+    def check(self) -> None:
+        require(self.every > 0, f"every must be at least 1, got {self.every}")
+        require(self.samples is None or self.samples > 0, f"samples must be at least 1 or none, got {self.samples}")
+        require(self.sample_tokens >= 0, f"sample_tokens must not be negative, got {self.sample_tokens}")
+

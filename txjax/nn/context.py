@@ -1,0 +1,60 @@
+"""What every layer of one forward pass shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+from jaxtyping import Array, Float, Int
+
+from txjax.ops.dropout import dropout
+from txjax.ops.masks import Bias, Mask
+from txjax.ops.pytree import pytree, static
+
+SITES = {"embedding": 0, "attention": 1, "mixer": 2, "feedforward": 3}
+
+
+@pytree
+class Knobs:
+    """Numbers that may be traced, so that a study over them compiles once.
+
+    scale: of the attention scores. dropout: the rate, where the config has it on.
+    """
+
+    scale: Float[Array, ""]
+    dropout: Float[Array, ""]
+
+
+@pytree
+class Context:
+    """angles, mask, bias: of the positions, made once for all layers. offset: tokens cached in each row before this
+    pass, or None where nothing is. key: of dropout, or None where it is off. capture: names of what to sow.
+    """
+
+    knobs: Knobs
+    angles: tuple[Array, Array] | None = None
+    mask: Mask | None = None
+    bias: Bias | None = None
+    offset: Int[Array, " B"] | None = None
+    key: Array | None = None
+    capture: tuple[str, ...] = static(default=())
+
+    def dropout_of(self, site: str, layer: Array | int) -> tuple[Array, Array] | None:
+        """Key and rate of a dropout site in a layer, or None where dropout is off.
+
+        The key depends on the layer's number and the site's name alone: arms that differ elsewhere drop alike.
+        """
+        if self.key is None:
+            return None
+        return jax.random.fold_in(jax.random.fold_in(self.key, layer), SITES[site]), self.knobs.dropout
+
+    def drop(self, x: Array, site: str, layer: Array | int) -> Array:
+        how = self.dropout_of(site, layer)
+        return x if how is None else dropout(x, *how)
+
+
+def sow(module: nn.Module, context: Context, name: str, value: Any) -> None:
+    """Keep an intermediate value for the caller, if it asked for it."""
+    if name in context.capture:
+        module.sow("captured", name, value)

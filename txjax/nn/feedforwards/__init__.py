@@ -1,0 +1,1 @@
+"""What works on each token alone; one file a kind."""

@@ -1,0 +1,48 @@
+"""Parameters of linear maps, and embeddings."""
+
+from __future__ import annotations
+
+import math
+
+import flax.linen as nn
+from jaxtyping import Array, Float
+
+from txjax.config import Model
+from txjax.nn.parameters import declare
+from txjax.ops.linear import linear
+
+
+class Linear(nn.Module):
+    """x w + b over the last `contract` axes of x, which are the first of `shape`.
+
+    role: residual where it writes onto the residual stream; the model's initialisation asks.
+    """
+
+    model: Model
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    contract: int = 1
+    role: str = "weight"
+    bias: bool = False
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+        std = self.model.init.spread(self.role, math.prod(self.shape[: self.contract]), self.model.num_layers)
+        w = declare(self, "w", self.shape, self.axes, std=std)
+        b = declare(self, "b", self.shape[self.contract :], self.axes[self.contract :]) if self.bias else None
+        return linear(x, w, b, contract=self.contract)
+
+
+class Table(nn.Module):
+    """Rows of the model's width: an embedding, a position table. Their width is also the fan-in of a tied head."""
+
+    model: Model
+    rows: int
+    axis: str
+    leaf: str = "w"
+
+    @nn.compact
+    def __call__(self) -> Float[Array, "R D"]:
+        model = self.model
+        std = model.init.spread("embedding", model.width, model.num_layers)
+        return declare(self, self.leaf, (self.rows, model.width), (self.axis, "embed"), std=std)

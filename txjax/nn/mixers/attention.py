@@ -1,0 +1,115 @@
+"""Self-attention as a layer's mixer: projections, heads, positions, cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from txjax.config.model import Mixer, Model
+from txjax.nn.context import Context, sow
+from txjax.nn.linear import Linear
+from txjax.nn.norm import Norm
+from txjax.ops.attention import attention
+from txjax.ops.masks import Window
+from txjax.schema import require
+
+
+class KeyValues(NamedTuple):
+    """The cache of one attention layer: keys (rotated) and values of the tokens so far, (B, K, S, H)."""
+
+    keys: Array
+    values: Array
+
+
+@dataclass(frozen=True)
+class SelfAttention(Mixer, kind="attention"):
+    """Softmax attention with the heads of model.attention.
+
+    window: keys a query sees, itself included, or none: all of them. position: off leaves this layer without
+    rotation and bias (Yang et al. 2025's mixed layers).
+    """
+
+    window: int | None = None
+    position: bool = True
+
+    def check(self) -> None:
+        require(self.window is None or self.window > 0, f"window must be at least 1 or none, got {self.window}")
+
+    def module(self, model: Model, name: str) -> AttentionModule:
+        return AttentionModule(self, model, name=name)
+
+    def state(self, model: Model, batch: int, length: int) -> KeyValues:
+        shape = (batch, model.num_kv_heads, length, model.head_dim)
+        return KeyValues(jnp.zeros(shape, model.dtype), jnp.zeros(shape, model.dtype))
+
+
+class AttentionModule(nn.Module):
+    mixer: SelfAttention
+    model: Model
+
+    @nn.compact
+    def __call__(
+        self, x_BTD: Float[Array, "B T D"], context: Context, layer: Array | int, state: KeyValues | None
+    ) -> tuple[Float[Array, "B T D"], KeyValues | None]:
+        model, heads = self.model, self.model.attention
+        N, K = heads.num_heads, model.num_kv_heads
+        q_BNTH = self.heads("query", x_BTD, N, "heads")
+        k_BKTH = self.heads("key", x_BTD, K, "kv_heads")
+        v_BKTH = self.heads("value", x_BTD, K, "kv_heads")
+        if heads.qk_norm:
+            q_BNTH = Norm(model.norm, axis="head_dim", name="query_norm")(q_BNTH)
+            k_BKTH = Norm(model.norm, axis="head_dim", name="key_norm")(k_BKTH)
+        if context.angles is not None and self.mixer.position:
+            q_BNTH = model.position.rotate(q_BNTH, context.angles)
+            k_BKTH = model.position.rotate(k_BKTH, context.angles)
+        k_BKSH, v_BKSH = k_BKTH, v_BKTH
+        if state is not None:
+            state = KeyValues(*(write(old, new, context.offset) for old, new in zip(state, (k_BKTH, v_BKTH), strict=True)))
+            if context.offset is not None:  # otherwise this pass is the first, and its own keys are all there are
+                k_BKSH, v_BKSH = state
+        mask = context.mask
+        if self.mixer.window is not None:
+            mask = Window(self.mixer.window) if mask is None else mask & Window(self.mixer.window)
+        y_BNTH, weights = attention(
+            q_BNTH,
+            k_BKSH.astype(q_BNTH.dtype),
+            v_BKSH.astype(q_BNTH.dtype),
+            scale=context.knobs.scale,
+            mask=mask,
+            bias=context.bias if self.mixer.position else None,
+            softcap=heads.softcap,
+            offset=context.offset,
+            dropout=context.dropout_of("attention", layer) if "attention" in model.dropout_sites else None,
+            implementation="plain" if "attention_weights" in context.capture else heads.implementation,
+            block_size=heads.block_size,
+        )
+        sow(self, context, "attention_weights", weights)
+        sow(self, context, "head_outputs", y_BNTH)
+        shape, axes = (N, model.head_dim, model.width), ("heads", "head_dim", "embed")
+        out = Linear(model, shape, axes, contract=2, role="residual", bias=heads.output_bias, name="out")
+        return out(jnp.swapaxes(y_BNTH, 1, 2)), state
+
+    def heads(self, name: str, x_BTD: Array, count: int, axis: str) -> Float[Array, "B N T H"]:
+        """The projection of x to heads, heads before tokens, as the score products want them."""
+        shape = (self.model.width, count, self.model.head_dim)
+        bias = self.model.attention.qkv_bias
+        project = Linear(self.model, shape, ("embed", axis, "head_dim"), bias=bias, name=name)
+        return jnp.swapaxes(project(x_BTD), 1, 2)
+
+
+def write(
+    cache_BKSH: Float[Array, "B K S H"], new_BKTH: Float[Array, "B K T H"], offset_B: Int[Array, " B"] | None
+) -> Float[Array, "B K S H"]:
+    """The cache with T new entries, from slot 0 or from each row's offset on.
+
+    Whoever calls has checked that they fit: an index past the end is clamped here without a word.
+    """
+    new_BKTH = new_BKTH.astype(cache_BKSH.dtype)
+    if offset_B is None:
+        return jax.lax.dynamic_update_slice(cache_BKSH, new_BKTH, (0, 0, 0, 0))
+    return jax.vmap(lambda c, n, at: jax.lax.dynamic_update_slice(c, n, (0, at, 0)))(cache_BKSH, new_BKTH, offset_B)

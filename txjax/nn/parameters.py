@@ -1,0 +1,100 @@
+"""Parameters: how a module asks for one, and how all of them are drawn.
+
+Modules only declare: shape, logical axes, law. `initialise` draws each parameter from a key of its own, folded from
+its path and, inside the stack of layers, from the number of its layer. So two models share, bit for bit, every
+parameter that both have: scanned or not, deeper or shallower, with one period or another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from txjax.config import Model
+
+
+class Spec(nn.LogicallyPartitioned):
+    """A parameter's box while the model is only declared: its axes (`names`) and its law.
+
+    A parameter is `mean` plus `std` times a standard normal; std 0 is a constant.
+    """
+
+    mean: float = flax.struct.field(default=0.0, pytree_node=False)
+    std: float = flax.struct.field(default=0.0, pytree_node=False)
+
+
+def declare(
+    module: nn.Module, name: str, shape: tuple[int, ...], axes: tuple[str, ...], *, mean: float = 0.0, std: float = 0.0
+) -> Array:
+    """The module's parameter of that name; see `Spec` for its law."""
+
+    def spec(_: Array) -> Any:
+        return Spec(jnp.zeros(shape, jnp.float32), names=axes, mean=mean, std=std)  # type: ignore[call-arg]
+
+    return module.param(name, spec)
+
+
+def is_spec(leaf: Any) -> bool:
+    return isinstance(leaf, Spec)
+
+
+def path_name(path: tuple[Any, ...]) -> str:
+    """layers/block_0/attention/query/w"""
+    return "/".join(str(getattr(part, "key", part)) for part in path)
+
+
+def initialise(specs: Any, key: Array, model: Model) -> Any:
+    """All parameters in float32; see the module's first lines. `specs` is a tree of Spec."""
+    if not jax.config.jax_threefry_partitionable:  # type: ignore[attr-defined]
+        raise RuntimeError("jax_threefry_partitionable must be on: without it, draws depend on their shape")
+
+    def draw(path: tuple[Any, ...], spec: Spec) -> Array:
+        name = path_name(path)
+        shape = spec.value.shape
+        if spec.std == 0.0:
+            return jnp.full(shape, spec.mean, jnp.float32)
+        own = jax.random.fold_in(key, _name_to_int(_without_layer(name)))
+        layers = _layer_numbers(name, model)
+        if layers is None:
+            return spec.mean + spec.std * _normal(own, shape)
+        keys = jax.vmap(lambda n: jax.random.fold_in(own, n))(jnp.atleast_1d(layers))
+        inner = shape[1:] if layers.ndim else shape
+        drawn = jax.vmap(lambda k: _normal(k, inner))(keys)
+        return spec.mean + spec.std * drawn.reshape(shape)
+
+    return jax.tree_util.tree_map_with_path(draw, specs, is_leaf=is_spec)
+
+
+def _normal(key: Array, shape: tuple[int, ...]) -> Array:
+    # drawn flat and behind a barrier: on jax 0.12 the last bit depends on the shape and on what the draw is fused with
+    return jax.lax.optimization_barrier(jax.random.normal(key, (math.prod(shape),), jnp.float32)).reshape(shape)
+
+
+BLOCK = re.compile(r"^(?:layers/block|first)_(\d+)/")
+
+
+def _without_layer(name: str) -> str:
+    return BLOCK.sub("layers/", name)
+
+
+def _layer_numbers(name: str, model: Model) -> Array | None:
+    """The numbers of the layers whose parameters a leaf stacks, or of the one layer it belongs to; None outside."""
+    match = BLOCK.match(name)
+    if match is None:
+        return None
+    number = int(match[1])
+    if name.startswith("first"):
+        return jnp.array(number)
+    return len(model.first_layers) + number + len(model.pattern) * jnp.arange(model.periods)
+
+
+def _name_to_int(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")

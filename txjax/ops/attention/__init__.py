@@ -1,0 +1,6 @@
+"""Softmax attention: one function, and several ways to compute it, one file each."""
+
+from txjax.ops.attention.api import IMPLEMENTATIONS, attention
+from txjax.ops.attention.plain import masked_softmax
+
+__all__ = ["IMPLEMENTATIONS", "attention", "masked_softmax"]

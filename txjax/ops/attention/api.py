@@ -1,0 +1,69 @@
+"""The one signature behind which every implementation of attention stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from txjax.ops.attention.blockwise import blockwise_attention
+from txjax.ops.attention.fused import cudnn_attention, xla_attention
+from txjax.ops.attention.plain import plain_attention
+from txjax.ops.masks import Bias, Mask, as_bias, as_mask
+
+IMPLEMENTATIONS: dict[str, Callable[..., tuple[Array, Array | None]]] = {
+    "plain": plain_attention,
+    "xla": xla_attention,
+    "cudnn": cudnn_attention,
+    "blockwise": blockwise_attention,
+}
+
+
+def attention(
+    q_BNTH: Float[Array, "B N T H"],
+    k_BKSH: Float[Array, "B K S H"],
+    v_BKSH: Float[Array, "B K S H"],
+    *,
+    scale: float | Float[Array, ""],
+    mask: Mask | Bool[Array, "#B #N T S"] | None = None,
+    bias: Bias | Float[Array, "#N T S"] | None = None,
+    softcap: float | None = None,
+    offset: int | Int[Array, "..."] | None = None,
+    dropout: tuple[Array, float | Array] | None = None,
+    implementation: str = "plain",
+    block_size: int = 128,
+) -> tuple[Float[Array, "B N T H"], Float[Array, "B N T S"] | None]:
+    """softmax(cap(scale q k^T) + bias) v, over the keys that the mask allows; cap(s) = softcap tanh(s / softcap).
+
+    scale: 1/sqrt(H) keeps the variance of the scores at 1; 1.0 leaves it at H. May be traced.
+    mask: which queries may see which keys, True = may. A query that sees none yields zeros, with no gradient.
+    offset: index of the first query among the keys, () or (B,); None: the queries are the last T of the keys.
+    dropout: key and rate, on the weights.
+    Each of the K key heads serves N/K neighbouring query heads.
+    Returns the mixed values and the weights, (B, N, T, S) in float32, whose rows sum to 1, or to 0 where nothing is
+    visible; implementations other than plain hold no weights and return None for them.
+    Raises ValueError where heads or shapes do not fit, or an implementation cannot serve.
+
+    Vaswani et al. 2017, section 3.2.1; grouped heads: Ainslie et al. 2023; softcap: Gemma 2, 2024.
+    """
+    B, N, T, H = q_BNTH.shape
+    K, S = k_BKSH.shape[1:3]
+    if N % K or k_BKSH.shape != (B, K, S, H) or v_BKSH.shape[:3] != (B, K, S):
+        raise ValueError(f"queries {q_BNTH.shape} do not fit keys {k_BKSH.shape} and values {v_BKSH.shape}")
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(f"implementation must be one of {', '.join(IMPLEMENTATIONS)}, got {implementation!r}")
+    first = jnp.asarray(S - T if offset is None else offset)
+    query_BT = jnp.atleast_1d(first)[:, None] + jnp.arange(T)
+    scaled = q_BNTH if isinstance(scale, float) and scale == 1.0 else q_BNTH * jnp.asarray(scale, q_BNTH.dtype)
+    return IMPLEMENTATIONS[implementation](
+        scaled,
+        k_BKSH,
+        v_BKSH,
+        query_BT=query_BT,
+        mask=as_mask(mask),
+        bias=as_bias(bias),
+        softcap=softcap,
+        dropout=dropout,
+        block_size=block_size,
+    )

@@ -1,0 +1,161 @@
+"""A small algebra of attention masks and score biases: `Causal() & Window(128) & SameSegment(segments)`.
+
+True means "may attend", everywhere. A mask is a predicate on the indices of queries and keys: it is a pytree, costs
+nothing until an attention implementation asks for the block it is working on, and `mask(indices)` of everything is
+its dense form. Indices count keys from 0; during decoding the queries start at the number of keys already cached.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from txjax.ops.pytree import pytree, static
+
+
+class Mask:
+    """Base of all masks."""
+
+    def __call__(self, query_BT: Int[Array, "#B T"], key_S: Int[Array, " S"]) -> Bool[Array, "#B #N T S"]:
+        """Which of the keys each query may see."""
+        raise NotImplementedError
+
+    def __and__(self, other: Mask) -> Mask:
+        return And(self, other)
+
+    def __or__(self, other: Mask) -> Mask:
+        return Or(self, other)
+
+    def dense(self, queries: int, keys: int) -> Bool[Array, "#B #N T S"]:
+        """The whole mask for the last `queries` of `keys` positions."""
+        return self(jnp.arange(keys - queries, keys)[None], jnp.arange(keys))
+
+
+@pytree
+class And(Mask):
+    """What both allow."""
+
+    left: Mask
+    right: Mask
+
+    def __call__(self, query_BT: Array, key_S: Array) -> Array:
+        return self.left(query_BT, key_S) & self.right(query_BT, key_S)
+
+
+@pytree
+class Or(Mask):
+    """What either allows."""
+
+    left: Mask
+    right: Mask
+
+    def __call__(self, query_BT: Array, key_S: Array) -> Array:
+        return self.left(query_BT, key_S) | self.right(query_BT, key_S)
+
+
+@pytree
+class Causal(Mask):
+    """Keys at or before the query."""
+
+    def __call__(self, query_BT: Array, key_S: Array) -> Array:
+        return (key_S <= query_BT[..., None])[:, None]
+
+
+@pytree
+class Window(Mask):
+    """Keys less than `size` away from the query: behind a causal mask, exactly min(i + 1, size), itself included."""
+
+    size: int = static()
+
+    def __call__(self, query_BT: Array, key_S: Array) -> Array:
+        return (jnp.abs(query_BT[..., None] - key_S) < self.size)[:, None]
+
+
+@pytree
+class Padding(Mask):
+    """Keys that are real tokens. real_BS: True for a real token."""
+
+    real_BS: Bool[Array, "B S"]
+
+    def __call__(self, query_BT: Array, key_S: Array) -> Array:
+        return self.real_BS[:, None, None, key_S]
+
+
+@pytree
+class SameSegment(Mask):
+    """Keys of the query's own document in a packed row. segments_BS: numbers of the documents; 0 is padding."""
+
+    segments_BS: Int[Array, "B S"]
+
+    def __call__(self, query_BT: Array, key_S: Array) -> Array:
+        rows = jnp.broadcast_to(query_BT, (self.segments_BS.shape[0], query_BT.shape[1]))
+        query_segments_BT = jnp.take_along_axis(self.segments_BS, rows, axis=1)
+        return (query_segments_BT[:, :, None] == self.segments_BS[:, None, key_S])[:, None]
+
+
+@pytree
+class Prefix(Mask):
+    """Keys of a prefix that everybody sees: `Causal() | Prefix(lengths)`. lengths_B: its length in each row."""
+
+    lengths_B: Int[Array, " B"]
+
+    def __call__(self, query_BT: Array, key_S: Array) -> Array:
+        return (key_S < self.lengths_B[:, None])[:, None, None]
+
+
+@pytree
+class Explicit(Mask):
+    """A mask given as an array of booleans."""
+
+    allowed: Bool[Array, "#B #N T S"]
+
+    def __call__(self, query_BT: Array, key_S: Array) -> Array:
+        # queries are the last T of the array's keys: the row of a query is its index less what was cached before
+        first = self.allowed.shape[-1] - self.allowed.shape[-2]
+        return self.allowed[..., query_BT[0] - first, :][..., key_S]
+
+
+def as_mask(mask: Mask | Array | None) -> Mask | None:
+    """A mask from what a caller has: a Mask, or an array of booleans (True = may attend), (#B, #N, T, S).
+
+    Numbers are refused (TypeError): whether 0 or 1 or -inf hides is a matter of convention, and a wrong guess
+    trains on without a word.
+    """
+    if mask is None or isinstance(mask, Mask):
+        return mask
+    if jnp.asarray(mask).dtype != jnp.bool_:
+        raise TypeError(
+            f"a mask holds booleans, True = may attend, got {jnp.asarray(mask).dtype}: "
+            "compare it first (mask != 0), or pass an additive one as bias"
+        )
+    if mask.ndim != 4:
+        raise TypeError(f"a mask array has the axes (batch, heads, queries, keys), each of them or 1, got {mask.shape}")
+    return Explicit(mask)
+
+
+class Bias:
+    """What is added to the scores, as a function of indices. Also an array (#B, #N, T, S): see `as_bias`."""
+
+    def __call__(self, query_BT: Int[Array, "#B T"], key_S: Int[Array, " S"]) -> Float[Array, "#B #N T S"]:
+        """The bias of each key for each query, in float32."""
+        raise NotImplementedError
+
+
+@pytree
+class ExplicitBias(Bias):
+    """A bias given as an array."""
+
+    values: Float[Array, "#B #N T S"]
+
+    def __call__(self, query_BT: Array, key_S: Array) -> Array:
+        first = self.values.shape[-1] - self.values.shape[-2]
+        return self.values[..., query_BT[0] - first, :][..., key_S].astype(jnp.float32)
+
+
+def as_bias(bias: Bias | Array | None) -> Bias | None:
+    """A bias from a Bias or an array of floats, (N, T, S) or (#B, #N, T, S)."""
+    if bias is None or isinstance(bias, Bias):
+        return bias
+    if not jnp.issubdtype(jnp.asarray(bias).dtype, jnp.floating):
+        raise TypeError(f"a bias holds floats that are added to the scores, got {jnp.asarray(bias).dtype}")
+    return ExplicitBias(bias if bias.ndim == 4 else bias[None])

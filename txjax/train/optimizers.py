@@ -1,0 +1,127 @@
+"""Optimizers, and the update that puts clipping, decay, rates and parameter groups around them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import optax.contrib
+from jaxtyping import Array, Float
+
+from txjax.config import Group, Optim
+from txjax.config.optim import Optimizer
+from txjax.nn.parameters import path_name
+from txjax.schema import require
+
+
+@dataclass(frozen=True)
+class AdamW(Optimizer, kind="adamw"):
+    """m / (sqrt(v) + eps), m and v the bias-corrected means of the gradient and its square. Kingma and Ba 2015;
+    the decay is decoupled: Loshchilov and Hutter 2019.
+    """
+
+    betas: tuple[float, float] = (0.9, 0.95)
+    eps: float = 1e-8
+
+    def check(self) -> None:
+        require(all(0 <= b < 1 for b in self.betas), f"betas must be in [0, 1), got {self.betas}")
+
+    def direction(self, axes: Any) -> optax.GradientTransformation:
+        return optax.scale_by_adam(*self.betas, eps=self.eps)
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer, kind="sgd"):
+    """The gradient, or its running sum m <- momentum m + g."""
+
+    momentum: float = 0.0
+    nesterov: bool = False
+
+    def check(self) -> None:
+        require(0 <= self.momentum < 1, f"momentum must be in [0, 1), got {self.momentum}")
+
+    def direction(self, axes: Any) -> optax.GradientTransformation:
+        return optax.trace(self.momentum, self.nesterov) if self.momentum else optax.identity()
+
+
+@dataclass(frozen=True)
+class Muon(Optimizer, kind="muon"):
+    """Orthogonalised momentum for the matrices of the layers, Adam for all else. Jordan et al. 2024.
+
+    An update's root mean square is rms, so that Adam's learning rates serve: Liu et al. 2025.
+    """
+
+    momentum: float = 0.95
+    rms: float = 0.2
+    betas: tuple[float, float] = (0.9, 0.95)
+    eps: float = 1e-8
+
+    def direction(self, axes: Any) -> optax.GradientTransformation:
+        muon = optax.contrib.muon(
+            1.0,
+            beta=self.momentum,
+            eps=self.eps,
+            weight_decay=0.0,
+            adam_b1=self.betas[0],
+            adam_b2=self.betas[1],
+            muon_weight_dimension_numbers=jax.tree_util.tree_map_with_path(_muon_sides, axes, is_leaf=is_axes),
+            consistent_rms=self.rms,
+        )
+        return optax.chain(muon, optax.scale(-1.0))  # optax's own sign is that of the step
+
+
+def is_axes(leaf: Any) -> bool:
+    """Whether a node of an axes tree is one parameter's tuple of names."""
+    return isinstance(leaf, tuple)
+
+
+def _muon_sides(path: tuple[Any, ...], axes: tuple[str, ...]) -> optax.contrib.MuonDimensionNumbers | None:
+    """Rows and columns of a layer's matrix: the model's width is one side, every other axis the other; else None."""
+    rest = [i for i, a in enumerate(axes) if a not in ("layers", "embed")]
+    if not path_name(path).startswith(("layers/", "first_")) or "embed" not in axes or not rest:
+        return None
+    width = axes.index("embed")
+    rows, columns = ((width,), rest) if width < rest[0] else (rest, (width,))
+    return optax.contrib.MuonDimensionNumbers(tuple(rows), tuple(columns))
+
+
+def groups_of(config: Optim, parameters: Any) -> Any:
+    """The group of each parameter: the first of config.groups whose expression is found in its path."""
+
+    def first(path: tuple[Any, ...], _: Any) -> Group:
+        name = path_name(path)
+        return next((g for g in config.groups if re.search(g.match, name)), Group(match=""))
+
+    return jax.tree_util.tree_map_with_path(first, parameters)
+
+
+def update(
+    config: Optim,
+    direction: optax.GradientTransformation,
+    gradients: Any,
+    state: Any,
+    parameters: Any,
+    rate: Float[Array, ""],
+    weight_decay: Float[Array, ""],
+    grad_norm: Float[Array, ""],
+) -> tuple[Any, Any]:
+    """w <- w - rate_g (direction(clip(gradient)) + decay_g w), for the rates and decays of w's group.
+
+    Returns the change of the parameters and the optimizer's state.
+    """
+    if config.clip is not None:
+        factor = jnp.minimum(1.0, config.clip / jnp.maximum(grad_norm, 1e-30))
+        gradients = jax.tree.map(lambda g: g * factor, gradients)
+    towards, state = direction.update(gradients, state, parameters)
+
+    def change(d: Array, w: Array, group: Group) -> Array:
+        if group.learning_rate == 0.0:
+            return jnp.zeros_like(w)
+        decayed = d + (weight_decay * group.weight_decay) * w if group.weight_decay else d
+        return -(rate * group.learning_rate) * decayed
+
+    return jax.tree.map(change, towards, parameters, groups_of(config, parameters)), state

@@ -1,0 +1,121 @@
+"""The train step and the evaluation step: pure functions, to be compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array
+
+from txjax.batch import Batch
+from txjax.config import Config
+from txjax.models import Model
+from txjax.ops.losses import sum_of_losses
+from txjax.ops.pytree import pytree
+from txjax.train.optimizers import update
+from txjax.train.state import Hyper, State
+
+
+@pytree
+class StepMetrics:
+    """Of one step, all float32: loss in nats a token, tokens counted in it, norms over all parameters."""
+
+    loss: Array
+    tokens: Array
+    grad_norm: Array
+    update_norm: Array
+    param_norm: Array
+    learning_rate: Array
+    skipped: Array
+    in_a_row: Array
+
+
+def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyper], tuple[State, StepMetrics]]:
+    """One optimizer step over a whole batch.
+
+    The loss is a sum over weighted tokens, added over micro-batches (and devices) and divided once by the sum of
+    weights, so that neither changes it. A step whose loss or gradient is not finite leaves parameters and optimizer
+    as they were; whether that ends the run is the loop's to say.
+    """
+    train, optim = config.train, config.optim
+    direction = optim.optimizer.direction(model.axes())
+
+    def loss_sum(params: Any, batch: Batch, knobs: Any, key: Array) -> Array:
+        outputs = model.apply(params, batch, knobs=knobs, key=key, unembed=False)
+        loss = sum_of_losses(
+            lambda hidden: model.unembed(params, hidden),
+            outputs.hidden,
+            batch.targets,
+            batch.weights,
+            label_smoothing=train.label_smoothing,
+            chunk=train.loss_chunk,
+        )
+        return sum(outputs.aux.values(), loss)
+
+    def gradient_sum(params: Any, batch: Batch, knobs: Any, key: Array) -> tuple[Array, Any]:
+        if train.accumulation == 1:
+            return jax.value_and_grad(loss_sum)(params, batch, knobs, key)
+        micro = jax.tree.map(lambda x: _split(x, train.accumulation), batch)
+
+        def add(so_far: tuple[Array, Any], piece: tuple[Batch, Array]) -> tuple[tuple[Array, Any], None]:
+            part, number = piece
+            new = jax.value_and_grad(loss_sum)(params, part, knobs, jax.random.fold_in(key, number))
+            return jax.tree.map(jnp.add, so_far, new), None
+
+        zero = (jnp.zeros((), jnp.float32), jax.tree.map(jnp.zeros_like, params))
+        return jax.lax.scan(add, zero, (micro, jnp.arange(train.accumulation)))[0]
+
+    def train_step(state: State, batch: Batch, hyper: Hyper) -> tuple[State, StepMetrics]:
+        if batch.weights is None:
+            batch = batch.replace(weights=jnp.ones(batch.targets.shape, jnp.float32))
+        key = jax.random.fold_in(state.key, state.step)
+        total, gradients = gradient_sum(state.params, batch, hyper.model, key)
+        tokens = batch.weights.sum()
+        share = 1.0 / jnp.maximum(tokens, 1e-9)
+        gradients = jax.tree.map(lambda g: g * share, gradients)
+        grad_norm = optax.global_norm(gradients)
+        finite = jnp.isfinite(total) & jnp.isfinite(grad_norm)
+        rate = hyper.learning_rate * optim.schedule.factor(state.step, train.steps)
+        change, opt_state = update(
+            optim, direction, gradients, state.opt_state, state.params, rate, hyper.weight_decay, grad_norm
+        )
+        params = jax.tree.map(jnp.add, state.params, change)
+        params, opt_state = jax.tree.map(
+            lambda new, old: jnp.where(finite, new, old), (params, opt_state), (state.params, state.opt_state)
+        )
+        bad = (~finite).astype(jnp.int32)
+        in_a_row = (state.in_a_row + 1) * bad
+        after = State(state.step + 1, params, opt_state, state.key, state.skipped + bad, in_a_row)
+        metrics = StepMetrics(
+            total * share, tokens, grad_norm, optax.global_norm(change), optax.global_norm(params), rate,
+            after.skipped, in_a_row,
+        )  # fmt: skip
+        return after, metrics
+
+    return train_step
+
+
+def make_evaluation_step(model: Model, config: Config) -> Callable[[Any, Batch, Any], tuple[Array, Array]]:
+    """Sum of the losses of a batch, without smoothing and dropout, and the number of tokens it is over."""
+
+    def evaluation_step(params: Any, batch: Batch, knobs: Any) -> tuple[Array, Array]:
+        outputs = model.apply(params, batch, knobs=knobs, unembed=False)
+        weights = jnp.ones(batch.targets.shape, jnp.float32) if batch.weights is None else batch.weights
+        loss = sum_of_losses(
+            lambda hidden: model.unembed(params, hidden),
+            outputs.hidden,
+            batch.targets,
+            weights,
+            chunk=config.train.loss_chunk,
+        )
+        return loss, weights.sum()
+
+    return evaluation_step
+
+
+def _split(x: Array, parts: int) -> Array:
+    """(B, ...) as (parts, B / parts, ...): part i takes rows i, i + parts, ..., so that no row changes its device."""
+    return x.reshape(x.shape[0] // parts, parts, *x.shape[1:]).swapaxes(0, 1)

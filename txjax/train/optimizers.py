@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -97,6 +98,26 @@ def groups_of(config: Optim, parameters: Any) -> Any:
         return next((g for g in config.groups if re.search(g.match, name)), Group(match=""))
 
     return jax.tree_util.tree_map_with_path(first, parameters)
+
+
+def describe_groups(config: Optim, parameters: Any) -> list[str]:
+    """A line for each group that has parameters: how many, which, and what differs for them."""
+    names: dict[Group, list[tuple[str, int]]] = {}
+    groups = jax.tree.leaves(groups_of(config, parameters), is_leaf=lambda x: isinstance(x, Group))
+    for (path, leaf), group in zip(jax.tree_util.tree_leaves_with_path(parameters), groups, strict=True):
+        names.setdefault(group, []).append((path_name(path), math.prod(leaf.shape)))
+    lines = []
+    for group, members in names.items():
+        rate, decay = config.learning_rate * group.learning_rate, config.weight_decay * group.weight_decay
+        what = f"match {group.match!r}" if group.match else "all others"
+        count = sum(n for _, n in members)
+        lines.append(f"rate {rate:g}, weight decay {decay:g}: {count:,} parameters, {what}: {_some(members)}")
+    return lines
+
+
+def _some(members: list[tuple[str, int]]) -> str:
+    shown = ", ".join(name for name, _ in members[:4])
+    return shown if len(members) <= 4 else f"{shown} and {len(members) - 4} more"
 
 
 def update(

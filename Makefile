@@ -1,0 +1,37 @@
+# PYTHON=python3.13 chooses the interpreter of .venv; without it an existing .venv stays, and a new one uses python3.
+PYTHON ?=
+BIN := .venv/bin
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo:  ## set up, then train a small GPT on text, evaluate it and sample from it: at most 5 minutes after downloads
+	@scripts/setup demo $(PYTHON)
+	$(BIN)/txjax demo
+
+check: lint  ## lint, types and the quick tests: at most 90 s
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not device"
+
+test: lint  ## everything: lint, types and all tests
+	$(BIN)/pytest -n 2 --dist worksteal
+
+lint:  ## lint and types
+	@scripts/setup dev $(PYTHON)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+bench:  ## side by side against peers: all of benchmarks/, or BENCH=NAME
+	@ls benchmarks/$(or $(BENCH),[a-z]*).py > /dev/null
+	@scripts/setup bench $(PYTHON)
+	@for file in benchmarks/$(or $(BENCH),[a-z]*).py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+
+bugs:  ## public bugs of codebases that do this job, each with the tests that guard it
+	@scripts/setup dev $(PYTHON)
+	@$(BIN)/python scripts/bugs.py
+
+clean:  ## remove .venv and caches; runs/ stays
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help demo check test lint bench bugs clean

@@ -1,0 +1,38 @@
+"""What must stand before jax is imported: 8 CPU devices, and compiled programs kept from run to run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+DEVICES = "--xla_force_host_platform_device_count"
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+if DEVICES not in (flags := os.environ.get("XLA_FLAGS", "")):
+    os.environ["XLA_FLAGS"] = f"{flags} {DEVICES}=8".strip()
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+hypothesis.settings.register_profile("txjax", deadline=None)  # the first example compiles
+hypothesis.settings.load_profile("txjax")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ["JAX_PLATFORMS"] == "cpu":
+        for item in items:
+            if item.get_closest_marker("device"):
+                item.add_marker(pytest.mark.skip(reason="needs an accelerator: set JAX_PLATFORMS=cuda or tpu"))
+
+
+@pytest.fixture(scope="session")
+def corpora() -> Path:
+    """The folder of corpora and small real weights that TXJAX_DATA names."""
+    folder = os.environ.get("TXJAX_DATA")
+    if not folder:
+        pytest.skip("set TXJAX_DATA to a folder with the corpora")
+    if not Path(folder).is_dir():
+        pytest.fail(f"TXJAX_DATA={folder} is no folder")
+    return Path(folder)

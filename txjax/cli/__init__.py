@@ -1,0 +1,75 @@
+"""The command line: one entry point, one file a command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+COMMANDS = {
+    "train": "train a model from a config file, or resume it",
+    "eval": "loss of a run over its whole validation set",
+    "generate": "let a run continue a text",
+    "inspect": "parameters, FLOPs and memory of a config, before anything runs",
+    "data": "list, fetch and show corpora",
+    "convert": "read other people's weights into a run folder",
+    "demo": "train a small GPT on embedded text and show what it has learned",
+}
+USER_ERROR, STOPPED, SIGNALLED = 2, 1, 75  # 75: saved and stopped on SIGTERM, start again to go on (sysexits' TEMPFAIL)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code: 0 done, 2 for what the user can mend, 1 for a run that had to stop, 75 for
+    one that SIGTERM stopped. Such errors are one sentence on stderr; a traceback is a bug.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser("txjax", description="A laboratory for the Transformer.", allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, what in COMMANDS.items():
+        commands.add_parser(name, help=what, description=what, allow_abbrev=False, add_help=False)
+    if not arguments:
+        parser.print_help()
+        return USER_ERROR
+    name = parser.parse_known_args(arguments[:1])[0].command
+    prepare_process()
+    from txjax.schema import ConfigError
+
+    command = importlib.import_module(f"txjax.cli.{name}")
+    options = argparse.ArgumentParser(f"txjax {name}", description=command.__doc__, allow_abbrev=False)
+    options.formatter_class = argparse.RawDescriptionHelpFormatter
+    command.add_options(options)
+    known, rest = options.parse_known_args(arguments[1:])
+    from txjax.store.files import StoreError
+    from txjax.train.loop import TrainingStopped
+
+    try:
+        return command.run(known, rest)
+    except ConfigError as error:
+        print(f"txjax {name}: {error}", file=sys.stderr)
+        return USER_ERROR
+    except (StoreError, TrainingStopped) as error:
+        print(f"txjax {name}: {error}", file=sys.stderr)
+        return STOPPED
+
+
+def prepare_process() -> None:
+    """What has to be set before jax makes its first array: the compile cache, the allocator, quiet libraries."""
+    cache = Path(os.environ.get("TXJAX_CACHE", Path.home() / ".cache" / "txjax")) / "xla"
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import logging
+
+    logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)  # "no GPU found" is no news on a laptop
+    logging.getLogger("absl").setLevel(logging.ERROR)
+
+
+def refuse(rest: Sequence[str]) -> None:
+    """ConfigError for words that a command does not know."""
+    from txjax.schema import ConfigError
+
+    if rest:
+        raise ConfigError(f"{rest[0]!r} is not an option of this command: see --help")

@@ -1,0 +1,123 @@
+"""Text to ids and back: what every tokenizer gives, and the decoding that all of them share."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from txjax.config.data import Tokenizer
+from txjax.schema import ConfigError, nearest
+
+END_OF_TEXT = "<|endoftext|>"
+FILE = "codec.json"
+
+
+class Codec:
+    """A tokenizer at work. encode never makes the separator or the beginning-of-text id, whatever the text holds.
+
+    kind: the Tokenizer that restores it.
+    pieces: the bytes that each id stands for; a character may be spread over several ids.
+    separator: the id between documents, which also ends generation, or None.
+    bos: the id that a text must begin with, or None where it needs none.
+    """
+
+    kind: ClassVar[str]
+    pieces: Sequence[bytes]
+    separator: int | None = None
+    bos: int | None = None
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.pieces)
+
+    def encode(self, text: str) -> np.ndarray:
+        """The int32 ids of a text."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """What `Tokenizer.restore` needs, as JSON can hold it."""
+        raise NotImplementedError
+
+    def prompt(self, text: str) -> np.ndarray:
+        """The ids that a model continues: bos where there is one, then the text, and never nothing."""
+        ids = self.encode(text)
+        first = self.bos if self.bos is not None or len(ids) else self.separator
+        if first is not None:
+            return np.concatenate([np.array([first], np.int32), ids])
+        return ids if len(ids) else self._first_prompt()
+
+    def _first_prompt(self) -> np.ndarray:
+        """What stands for an empty prompt where no id begins a text: the end of a line if it has an id, or id 0."""
+        return np.array([self.pieces.index(b"\n") if b"\n" in self.pieces else 0], np.int32)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids. Bytes that are no UTF-8, as a model may make them, read as U+FFFD."""
+        stream = self.stream()
+        return stream.push(ids) + stream.close()
+
+    def stream(self) -> Stream:
+        """Decoding of ids as they come."""
+        return Stream(self)
+
+    def piece(self, token: int, previous: int | None) -> bytes:
+        """The bytes of an id where `previous` came before it."""
+        return self.pieces[token]
+
+    def byte_lengths(self) -> np.ndarray:
+        """int64 [vocab_size]: bytes of text that each id stands for, 0 for those that mark a document's ends."""
+        lengths = np.array([len(piece) for piece in self.pieces], np.int64)
+        marks = [mark for mark in (self.separator, self.bos) if mark is not None]
+        lengths[marks] = 0
+        return lengths
+
+    def save(self, folder: Path) -> None:
+        """Write the codec to a folder, whole or not at all."""
+        folder.mkdir(parents=True, exist_ok=True)
+        part = folder / f"{FILE}.part"
+        part.write_text(json.dumps({"kind": self.kind, "state": self.state()}), encoding="utf-8")
+        os.replace(part, folder / FILE)
+
+
+class Stream:
+    """Incremental decoding: a character comes out when its last byte is in, so that none is ever split."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._previous: int | None = None
+
+    def push(self, ids: Iterable[int]) -> str:
+        """The text that these ids complete."""
+        data = bytearray()
+        for token in np.asarray(list(ids), np.int64).tolist():
+            if not 0 <= token < self._codec.vocab_size:
+                raise ValueError(f"id {token} is not in the vocabulary of {self._codec.vocab_size} ids")
+            data += self._codec.piece(token, self._previous)
+            self._previous = token
+        return self._decoder.decode(bytes(data))
+
+    def close(self) -> str:
+        """U+FFFD for a character that was begun and never finished, or nothing."""
+        return self._decoder.decode(b"", final=True)
+
+
+def load_codec(folder: Path) -> Codec:
+    """The codec that `save` wrote to a folder; ConfigError where there is none or it cannot be read."""
+    path = folder / FILE
+    if not path.is_file():
+        raise ConfigError(f"{folder} holds no tokenizer: there is no {FILE} in it")
+    try:
+        saved: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        kind, state = saved["kind"], saved["state"]
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(f"{path} is not a tokenizer that txjax saved, or is damaged") from None
+    members = Tokenizer.members()
+    if kind not in members:
+        raise ConfigError(f"{path} holds a tokenizer of kind {kind!r}, which is not known{nearest(kind, members)}")
+    return members[kind].restore(state)

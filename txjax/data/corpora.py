@@ -1,0 +1,156 @@
+"""Named corpora: where each file comes from, and where it lies on this machine.
+
+A file is looked for in $TXJAX_DATA/CORPUS/FILE, then in the cache ($TXJAX_CACHE, or ~/.cache/txjax), and is checked
+against the pinned size and sha256 before its first use. Nothing here reaches for the network: see fetch.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from txjax.schema import ConfigError, nearest
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a corpus, pinned."""
+
+    name: str
+    size: int
+    sha256: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """text: the file that is read as text, or None where the corpus holds something else."""
+
+    name: str
+    what: str
+    source: str
+    licence: str
+    files: tuple[File, ...]
+    text: str | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def _files(base: str, *pins: tuple[str, int, str]) -> tuple[File, ...]:
+    return tuple(File(name, size, sha256, f"{base}/{name}") for name, size, sha256 in pins)
+
+
+_RAW = "https://raw.githubusercontent.com"
+_ALL = (
+    Corpus(
+        name="tinyshakespeare",
+        what="40,000 lines of Shakespeare's plays, one document",
+        source="karpathy/char-rnn",
+        licence="public domain",
+        files=_files(
+            f"{_RAW}/karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare",
+            ("input.txt", 1_115_394, "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"),
+        ),
+        text="input.txt",
+    ),
+    Corpus(
+        name="stories260K",
+        what="weights and tokenizer of a Llama of 260,032 parameters, trained on TinyStories",
+        source="karpathy/tinyllamas, by way of ytmytm/llama2.c64",
+        licence="MIT",
+        files=_files(
+            f"{_RAW}/ytmytm/llama2.c64/12b5bec82eb980362b8a7bfe86992a552a492481",
+            ("stories260K.bin", 1_056_540, "b0a507e7ad0f626624f17112325e66691f9076d622e1d3274d103d00299f2696"),
+            ("tok512.bin", 6_227, "037cb335abb25d1fa9e8ecae30ed2a3a8ace9302862ebcdc05d51a6bbb10c312"),
+        ),
+    ),
+    Corpus(
+        name="gpt2_bpe",
+        what="GPT-2's own vocabulary and merges, 50,257 ids",
+        source="openai/gpt-2",
+        licence="MIT",
+        files=_files(
+            "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main",
+            ("encoder.json", 1_042_301, "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783"),
+            ("vocab.bpe", 456_318, "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"),
+        ),
+    ),
+    Corpus(
+        name="bpe_fixture",
+        what="1,015 lines of English with the merges and the vocabulary that byte-pair training on them must give",
+        source="stanford-cs336/assignment1-basics",
+        licence="MIT",
+        files=_files(
+            f"{_RAW}/stanford-cs336/assignment1-basics/25a8a49f6460c83a30416d42348f2ef11d1dd185/tests/fixtures",
+            ("corpus.en", 133_027, "617f603a49eeb8a20de9d922d11a5d70e1d362327b9e91718bea2cdcdf9816ff"),
+            (
+                "train-bpe-reference-merges.txt",
+                1_271,
+                "f74582742501ca5edd5be2b66adb83d7ae2b8d6363fd276771792e70de1428ed",
+            ),
+            (
+                "train-bpe-reference-vocab.json",
+                7_610,
+                "e28bfb2a4fa95ec786faf462cb0d504bc15773360f4891bdf262be171ab86c18",
+            ),
+        ),
+        text="corpus.en",
+    ),
+)
+CORPORA: dict[str, Corpus] = {corpus.name: corpus for corpus in _ALL}
+
+
+def find(name: str) -> Corpus:
+    """The corpus of that name, or ConfigError with the nearest one."""
+    if name not in CORPORA:
+        raise ConfigError(f"there is no corpus {name!r}{nearest(name, CORPORA)}: choose one of {', '.join(CORPORA)}")
+    return CORPORA[name]
+
+
+def cache() -> Path:
+    """The folder that fetched corpora are kept in."""
+    return Path(os.environ.get("TXJAX_CACHE") or Path.home() / ".cache" / "txjax").expanduser()
+
+
+def where(corpus: Corpus, file: File) -> Path | None:
+    """The first place that has the file, unchecked, or None."""
+    roots = [Path(os.environ["TXJAX_DATA"]).expanduser()] if os.environ.get("TXJAX_DATA") else []
+    places = (root / corpus.name / file.name for root in [*roots, cache()])
+    return next((place for place in places if place.is_file()), None)
+
+
+def locate(name: str, file_name: str) -> Path:
+    """The path of a corpus' file, its content checked. ConfigError says how to get it where it is missing or wrong."""
+    corpus = find(name)
+    file = next(file for file in corpus.files if file.name == file_name)
+    path = where(corpus, file)
+    if path is None:
+        raise ConfigError(
+            f"corpus {name!r} is not on this machine: run `txjax data fetch {name}` ({in_bytes(corpus.size)}), or set "
+            f"TXJAX_DATA to a folder that holds {name}/{file_name}"
+        )
+    if path.stat().st_size != file.size or digest(path, path.stat().st_mtime_ns) != file.sha256:
+        raise ConfigError(
+            f"{path} is not the file that {name!r} is pinned to: remove it and run `txjax data fetch {name}`"
+        )
+    return path
+
+
+@functools.lru_cache(maxsize=64)
+def digest(path: Path, modified: int) -> str:
+    """sha256 of a file; `modified` makes the memory forget a file that has changed."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def in_bytes(size: int) -> str:
+    """A size for people: 6.2 kB, 1.1 MB."""
+    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= step:
+            return f"{size / step:.1f} {unit}"
+    return f"{size} B"

@@ -1,0 +1,127 @@
+"""Batches from sequences: endless and shuffled for training, once and in order for evaluation.
+
+Processes are given by index and count, so that a test can play several: global batch k is the same whatever their
+number, and each process reads only its own rows of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import grain
+import numpy as np
+
+from txjax.batch import Batch
+from txjax.data.sequences import Sequences
+from txjax.schema import require
+
+ENDLESS = 1 << 40  # batches of a training run, for grain, which wants a length
+
+
+class TrainBatches:
+    """An endless iterator of the Batches [B / processes, T] of one process, NumPy arrays.
+
+    Each epoch goes through all sequences, in an order of its own if they are shuffled; a batch may hold the end of one
+    epoch and the beginning of the next. Batch k depends on the arguments alone, and is found without the ones before.
+    """
+
+    def __init__(
+        self,
+        sequences: Sequences,
+        *,
+        batch_size: int,
+        seed: int,
+        shuffle: bool,
+        process_index: int,
+        process_count: int,
+    ) -> None:
+        rows = _own_rows(batch_size, process_index, process_count)
+        self.fingerprint = fingerprint(sequences, batch_size=batch_size, seed=seed, shuffle=shuffle)
+        order = grain.MapDataset.source(_EpochOrder(len(sequences), batch_size, seed, shuffle))
+        batches = order.map(lambda indices: Batch(**sequences.gather(indices[rows])))
+        in_this_thread = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)  # a batch takes microseconds
+        self._iterator = iter(batches.to_iter_dataset(in_this_thread))
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        return next(self._iterator)
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the iterator stands, for JSON: to be saved with the step that its last batch was used for."""
+        return {"fingerprint": self.fingerprint, "iterator": self._iterator.get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go to where `state` was taken, whatever came since; ConfigError where it is from other data."""
+        require(
+            state["fingerprint"] == self.fingerprint,
+            f"data: the run to resume was trained on other data (fingerprint {state['fingerprint']}, here "
+            f"{self.fingerprint}): text, tokenizer, chunking, context, batch size, seed and shuffle must be the same",
+        )
+        self._iterator.set_state(state["iterator"])
+
+
+def evaluation_batches(
+    sequences: Sequences, *, batch_size: int, process_index: int, process_count: int
+) -> Iterator[Batch]:
+    """The Batches of one process that hold every sequence once, in order.
+
+    The last one is filled up with padding of weight 0, so that every batch has one shape and every process the same
+    number of them.
+    """
+    rows = _own_rows(batch_size, process_index, process_count)
+    starts = range(0, len(sequences), batch_size)
+    return (Batch(**sequences.gather(np.arange(start, start + batch_size)[rows])) for start in starts)
+
+
+def fingerprint(sequences: Sequences, *, batch_size: int, seed: int, shuffle: bool) -> str:
+    """Sixteen hexadecimal digits that name what training reads, and in which order."""
+    settings = [sequences.context, sequences.fields, batch_size, seed, shuffle]
+    digest = hashlib.sha256(json.dumps(settings).encode())
+    for array in (sequences.tokens, sequences.spans, sequences.rows):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
+
+
+class _EpochOrder:
+    """Item k is the indices of the k-th batch of endless epochs: a random-access source for grain.
+
+    grain's own shuffle takes milliseconds an item where there are few items; this one is a table of one epoch.
+    """
+
+    def __init__(self, length: int, batch_size: int, seed: int, shuffle: bool) -> None:
+        self._length, self._batch_size, self._seed, self._shuffle = length, batch_size, seed, shuffle
+        self._permutation = functools.lru_cache(maxsize=2)(self._new_permutation)
+
+    def __len__(self) -> int:
+        return ENDLESS
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        start = int(index) * self._batch_size
+        epochs, places = np.divmod(np.arange(start, start + self._batch_size), self._length)
+        if not self._shuffle:
+            return places
+        return np.concatenate(
+            [self._permutation(epoch)[places[epochs == epoch]] for epoch in np.unique(epochs).tolist()]
+        )
+
+    def _new_permutation(self, epoch: int) -> np.ndarray:
+        """By sorting a bit generator's raw stream, which NumPy promises never to change."""
+        entropy = np.random.SeedSequence([self._seed & (1 << 64) - 1, epoch])
+        return np.argsort(np.random.Philox(entropy).random_raw(self._length), kind="stable")
+
+
+def _own_rows(batch_size: int, process_index: int, process_count: int) -> slice:
+    """The rows of a global batch that belong to a process."""
+    require(
+        batch_size % process_count == 0,
+        f"train.batch_size={batch_size} cannot be divided among {process_count} processes: choose a multiple of "
+        f"{process_count}",
+    )
+    share = batch_size // process_count
+    return slice(process_index * share, (process_index + 1) * share)

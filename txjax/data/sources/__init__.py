@@ -1,0 +1,1 @@
+"""Members of txjax.config.data.Source, one file each."""

@@ -1,0 +1,1 @@
+"""Members of txjax.config.data.Tokenizer, one file each, with their codecs."""

@@ -1,0 +1,60 @@
+"""What a model costs, counted from its own program and without running it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from txjax.batch import Batch
+
+
+def count_parameters(tree: Any) -> int:
+    """Numbers in a tree of arrays or of their shapes."""
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
+
+
+def matmul_flops(jaxpr: Any) -> int:
+    """2 m k n of every matrix product in a jaxpr, inner programs included, a scan's body once an iteration.
+
+    Of a choice between platforms or branches the costliest branch counts.
+    """
+    total = 0
+    for eqn in jaxpr.eqns:
+        name, params = eqn.primitive.name, eqn.params
+        if name == "dot_general":
+            (contract, _), _ = params["dimension_numbers"]
+            summed = math.prod(eqn.invars[0].aval.shape[i] for i in contract)
+            total += 2 * summed * math.prod(eqn.outvars[0].aval.shape)
+        elif name == "cond":
+            total += max(matmul_flops(branch.jaxpr) for branch in params["branches"])
+        else:
+            times = params["length"] if name == "scan" else 1
+            for value in params.values():
+                for inner in value if isinstance(value, (tuple, list)) else (value,):
+                    inner = getattr(inner, "jaxpr", inner)
+                    if hasattr(inner, "eqns"):
+                        total += times * matmul_flops(inner)
+    return total
+
+
+def forward_flops(model: Any, batch_size: int, length: int) -> int:
+    """Matrix-product FLOPs of one forward pass over a batch, head included, scores counted in full (not halved for
+    the causal mask).
+    """
+    tokens = jax.ShapeDtypeStruct((batch_size, length), jnp.int32)
+
+    def forward(params: Any, tokens: Any) -> Any:
+        return model.apply(params, Batch(tokens=tokens)).logits
+
+    return matmul_flops(jax.make_jaxpr(forward)(model.shapes(), tokens).jaxpr)
+
+
+def train_flops_per_token(model: Any, length: int) -> float:
+    """Model FLOPs of one training token at a sequence length: three forward passes, what is computed again for memory
+    not counted. Divided by seconds a token and the device's peak it is the model FLOPs utilisation (MFU) of
+    Chowdhery et al. 2022, appendix B.
+    """
+    return 3 * forward_flops(model, 1, length) / length

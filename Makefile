@@ -5,11 +5,11 @@ BIN := .venv/bin
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo:  ## set up, then train a small GPT on text, evaluate it and sample from it: at most 5 minutes after downloads
+demo:  ## set up, then train a small GPT on text, evaluate it and sample from it
 	@scripts/setup demo $(PYTHON)
 	$(BIN)/txjax demo
 
-check: lint  ## lint, types and the quick tests: at most 90 s
+check: lint  ## lint, types and the quick tests, for every day
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not device"
 
 test: lint  ## everything: lint, types and all tests

@@ -71,7 +71,7 @@ def test_a_marked_test_is_printed_below_its_entry(project, capsys, test: str, na
     ("test", "complaint"),
     [
         ("", "X1: no test is marked with it: A guarded one."),
-        ("@pytest.mark.bug('a/b#1')\ndef test_x(): pass", "a/b#1 is in X1, X2: name the one you mean too"),
+        ("@pytest.mark.bug('a/b#1')\ndef test_x(): pass", "a/b#1 is in X1, X2: add the id of the one that is meant"),
         ("@pytest.mark.bug('X1', 'a/b#9')\ndef test_x(): pass", "no entry of docs/bugs.toml has a/b#9"),
         ("@pytest.mark.bug(*REPORTS)\ndef test_x(): pass", "write out the report"),
     ],

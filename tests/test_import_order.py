@@ -25,6 +25,7 @@ LAYERS = (
     ("train",),
     ("view",),
     ("lab",),
+    ("api",),
     ("cli",),
     ("__main__",),
 )

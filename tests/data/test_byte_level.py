@@ -51,7 +51,7 @@ def test_training_equals_its_definition(words: list[str]):
 
 
 def test_a_vocabulary_smaller_than_the_bytes_is_refused():
-    with pytest.raises(ConfigError, match="vocab_size must be at least 257 .* got 100"):
+    with pytest.raises(ConfigError, match=r"vocab_size must be at least 257 .* got 100"):
         BPE(vocab_size=100)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txjax.config.data import Tokenizer
@@ -112,8 +111,13 @@ def test_an_id_outside_the_vocabulary_is_refused(token: int):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "holds no tokenizer"), ("{", "damaged"), ('{"kind": "bytes"}', "damaged"), ("[]", "damaged")]
-    + [(json.dumps({"kind": "byte", "state": {}}), "kind 'byte', which is not known, did you mean 'bytes'")],
+    [
+        (None, "holds no tokenizer"),
+        ("{", "damaged"),
+        ("[]", "damaged"),
+        ('{"kind": "bytes"}', "damaged"),
+        ('{"kind": "byte", "state": {}}', "kind 'byte', which is not known, did you mean 'bytes'"),
+    ],
 )
 def test_a_damaged_save_is_refused(tmp_path: Path, content: str | None, message: str):
     if content is not None:

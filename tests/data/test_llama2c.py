@@ -64,7 +64,7 @@ def test_the_first_space_goes_only_after_the_beginning_of_a_text(codec: Llama2cC
 def test_a_file_that_is_cut_off_is_refused(file: Path, tmp_path: Path, kept: int):
     short = tmp_path / "short.bin"
     short.write_bytes(file.read_bytes()[:kept])
-    with pytest.raises(ConfigError, match="short.bin is no llama2.c tokenizer, or is cut off"):
+    with pytest.raises(ConfigError, match=r"short.bin is no llama2.c tokenizer, or is cut off"):
         Llama2c(str(short)).build([])
 
 
@@ -72,7 +72,7 @@ def test_a_file_that_is_cut_off_is_refused(file: Path, tmp_path: Path, kept: int
 def test_another_file_is_refused(tmp_path: Path, content: bytes):
     other = tmp_path / "other.bin"
     other.write_bytes(content)
-    with pytest.raises(ConfigError, match="is no llama2.c tokenizer"):
+    with pytest.raises(ConfigError, match=r"is no llama2.c tokenizer"):
         Llama2c(str(other)).build([])
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         Llama2c(str(tmp_path / "none.bin")).build([])

@@ -52,7 +52,7 @@ def test_a_folder_may_bring_its_own_split(tmp_path: Path):
     (tmp_path / "validation.jsonl").write_text(lines({"story": "d"}, {"story": "e"}))
     assert both(Text(str(tmp_path), field="story")) == (["abc"], ["d", "e"])
     (tmp_path / "train.txt").write_text("abc")
-    with pytest.raises(ConfigError, match="train and train.txt: leave one as the train split"):
+    with pytest.raises(ConfigError, match=r"train and train.txt: leave one as the train split"):
         both(Text(str(tmp_path)))
 
 
@@ -77,11 +77,11 @@ def test_what_cannot_be_read_is_named_with_its_place(tmp_path: Path, name: str, 
 
 
 def test_an_empty_folder_and_an_unknown_name_are_refused(tmp_path: Path):
-    with pytest.raises(ConfigError, match="holds no .txt or .jsonl file"):
+    with pytest.raises(ConfigError, match=r"holds no .txt or .jsonl file"):
         both(Text(str(tmp_path)))
-    with pytest.raises(ConfigError, match="neither a corpus .* did you mean 'tinyshakespeare'"):
+    with pytest.raises(ConfigError, match=r"neither a corpus .* did you mean 'tinyshakespeare'"):
         both(Text("tinyshakespear"))
-    with pytest.raises(ConfigError, match="'stories260K' holds weights and tokenizer .* not text"):
+    with pytest.raises(ConfigError, match=r"'stories260K' holds weights and tokenizer .* not text"):
         both(Text("stories260K"))
 
 
@@ -93,9 +93,7 @@ def test_the_embedded_corpus_is_always_there_the_same_and_whole():
     assert 1_000_000 < size < 6_000_000
     assert 0.05 < sum(map(len, held_out)) / size < 0.25
     assert any('The "if" statement' in text for text in train + held_out)  # the language reference
-    assert any(
-        "class JSONDecoder" in text or "def urljoin" in text or "class Thread(" in text for text in train + held_out
-    )
+    assert any("class Thread:" in text for text in train + held_out)
 
 
 def test_tinyshakespeare_is_cut_where_nanogpt_cuts_it(corpora: Path):

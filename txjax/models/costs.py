@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from txjax.batch import Batch
+from txjax.config import Config
 
 
 def count_parameters(tree: Any) -> int:
@@ -58,3 +59,35 @@ def train_flops_per_token(model: Any, length: int) -> float:
     Chowdhery et al. 2022, appendix B.
     """
     return 3 * forward_flops(model, 1, length) / length
+
+
+def memory(model: Any, config: Config) -> dict[str, float]:
+    """Bytes of one unsharded copy of what training holds, by what it is, and of a token in the cache of generation."""
+    shapes = model.shapes()
+    parameters = _bytes(shapes)
+    moments = jax.eval_shape(config.optim.optimizer.direction(model.axes()).init, shapes)
+    rows = config.train.batch_size // config.train.accumulation
+    tokens = rows * config.context
+    return {
+        "parameters": parameters,
+        "gradients": parameters,
+        "optimizer": _bytes(moments),
+        f"activations of {rows} x {config.context} tokens": saved_activations(model, rows, config.context),
+        "logits held at once": min(tokens, config.train.loss_chunk or tokens) * config.model.vocab * 4,
+        "cache, a token": _bytes(jax.eval_shape(lambda: model.empty_cache(1, 1).states)),
+    }
+
+
+def saved_activations(model: Any, batch_size: int, length: int) -> float:
+    """Bytes that a forward pass up to the hidden states leaves for the backward pass, under the config's remat."""
+
+    def pullback(params: Any, tokens: Any) -> Any:
+        return jax.vjp(lambda p: model.apply(p, Batch(tokens=tokens), unembed=False).hidden, params)[1]
+
+    shapes = model.shapes()
+    saved = jax.eval_shape(pullback, shapes, jax.ShapeDtypeStruct((batch_size, length), jnp.int32))
+    return max(_bytes(saved) - _bytes(shapes), 0.0)  # the parameters are among what is saved
+
+
+def _bytes(tree: Any) -> float:
+    return float(sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree)))

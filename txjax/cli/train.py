@@ -5,6 +5,10 @@
 
 Exit codes: 0 done, 2 the config, data or folder cannot be used, 1 the run had to stop, 75 stopped by SIGTERM after
 saving (the same command goes on).
+
+Several processes, each on its own machine or devices, train one model together:
+
+  txjax train --config=FILE.py --workdir=DIR --processes=2 --process=0 --coordinator=HOST:PORT
 """
 
 from __future__ import annotations
@@ -17,18 +21,24 @@ from pathlib import Path
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", required=True, metavar="FILE.py[:ARG]", help="file with a get_config()")
     parser.add_argument("--workdir", metavar="DIR", help="run folder; default runs/NAME-TIME")
+    parser.add_argument("--processes", metavar="N|auto", help="processes of this run; auto on Slurm and TPU pods")
+    parser.add_argument("--process", type=int, metavar="I", help="the number of this one, from 0")
+    parser.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 listens")
 
 
 def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     from txjax.cli import SIGNALLED
     from txjax.config.flags import load
     from txjax.data import dataset
+    from txjax.parallel.processes import join_processes
     from txjax.train.run import train_run
 
+    join_processes(options.coordinator, options.processes, options.process)
     config = load(options.config, rest)
     name = Path(options.config.partition(":")[0]).stem
     data = dataset.load(config)
     outcome, folder = train_run(config, data, options.workdir, name=name)
-    print(f"{outcome.reason} at step {outcome.step}: {folder}")
-    print(f"curves: tensorboard --logdir={folder}/tb")
+    if not options.process:
+        print(f"{outcome.reason} at step {outcome.step}: {folder}")
+        print(f"curves: tensorboard --logdir={folder}/tb")
     return SIGNALLED if outcome.reason == "signal" else 0

@@ -12,6 +12,7 @@ import jax
 
 from txjax.batch import Batch
 from txjax.config import Train
+from txjax.parallel.processes import any_process
 from txjax.train.evaluate import Evaluation
 from txjax.train.meter import Interval, Meter
 from txjax.train.state import Hyper, State
@@ -88,10 +89,16 @@ def fit(
             step += 1
             meter.add(step, metrics)
             observer.stepped(step)
-            ending = step == train.steps or stop.asked
+            # the processes of a run stop at one step: they ask each other, but not at every step
+            stopping = (jax.process_count() == 1 or step % log_every == 0) and any_process(stop.asked)
+            ending = step == train.steps or stopping
             evaluating = step == train.steps or due(step, train.evaluate_every)
             saving = ending or due(step, train.checkpoint_every)
-            for interval in meter.drain() if evaluating or saving else turned(meter, step, log_every):
+            if evaluating or saving:
+                intervals = meter.drain()
+            else:
+                intervals = meter.turn() if step % log_every == 0 else []
+            for interval in intervals:
                 judge(train, interval)
                 observer.measured(interval)
             if evaluating:
@@ -102,14 +109,9 @@ def fit(
                 observer.save(step, state, batches.get_state(), evaluation if evaluating else None)
             if evaluating or saving:
                 meter.restart_clock()
-            if step < train.steps and (stop.asked or patience.over):
-                return Outcome(step, "signal" if stop.asked else "patience", evaluation)
+            if step < train.steps and (stopping or patience.over):
+                return Outcome(step, "signal" if stopping else "patience", evaluation)
     return Outcome(step, "finished", evaluation)
-
-
-def turned(meter: Meter, step: int, log_every: int) -> list[Interval]:
-    interval = meter.turn() if step % log_every == 0 else None
-    return [] if interval is None else [interval]
 
 
 def judge(train: Train, interval: Interval) -> None:

@@ -39,29 +39,34 @@ class Meter:
     def add(self, step: int, metrics: StepMetrics) -> None:
         self.running.append((step, metrics))
 
-    def turn(self) -> Interval | None:
+    def turn(self) -> list[Interval]:
         """End the running interval, and fetch the one before it: while the device works on, the host reads what it
         has finished long ago.
         """
         fetched, self.ended, self.running = self.ended, self.running, []
-        return self._figures(fetched) if fetched else None
+        return self._fetch(fetched)
 
     def drain(self) -> list[Interval]:
         """Everything up to now, waiting for the device."""
-        return [interval for interval in (self.turn(), self.turn()) if interval is not None]
+        both, self.ended, self.running = (self.ended, self.running), [], []
+        return self._fetch(*both)
 
     def restart_clock(self) -> None:
         """What was spent up to now (an evaluation, a checkpoint) is not training."""
         self.since = time.perf_counter()
 
-    def _figures(self, interval: list[tuple[int, StepMetrics]]) -> Interval:
-        steps: list[StepMetrics] = jax.device_get([metrics for _, metrics in interval])
+    def _fetch(self, *intervals: list[tuple[int, StepMetrics]]) -> list[Interval]:
+        """Figures of intervals that are read at one moment: their speed is that of all of them together."""
+        fetched: list[list[tuple[int, StepMetrics]]] = jax.device_get([i for i in intervals if i])
         now = time.perf_counter()
         seconds, self.since = now - self.since, now
-        last = steps[-1]
-        speed = float(sum(m.tokens for m in steps)) / max(seconds, 1e-9)
+        tokens = sum(float(metrics.tokens) for interval in fetched for _, metrics in interval)
+        return [self._figures(interval, tokens / max(seconds, 1e-9)) for interval in fetched]
+
+    def _figures(self, interval: list[tuple[int, StepMetrics]], speed: float) -> Interval:
+        step, last = interval[-1]
         figures = {
-            "train/loss": float(np.mean([m.loss for m in steps], dtype=np.float64)),
+            "train/loss": float(np.mean([m.loss for _, m in interval], dtype=np.float64)),
             "train/learning_rate": float(last.learning_rate),
             "train/grad_norm": float(last.grad_norm),
             "train/update_to_weight": float(last.update_norm) / max(float(last.param_norm), 1e-30),
@@ -72,4 +77,4 @@ class Meter:
             figures["train/mfu"] = self.flops_per_token * speed / (self.peak * self.devices)
         if (memory := memory_in_use()) is not None:
             figures["train/memory_gib"] = memory / 2**30
-        return Interval(interval[-1][0], figures, [(n, m) for (n, _), m in zip(interval, steps, strict=True)])
+        return Interval(step, figures, interval)

@@ -118,7 +118,9 @@ def match(bugs: Iterable[Bug], marks: Iterable[Mark]) -> tuple[dict[str, list[st
         meant = {bug for name in mark.names if len(owners.get(name, ())) == 1 for bug in owners[name]}
         shared = sorted({bug for name in mark.names for bug in owners.get(name, ())})
         if shared and not meant:
-            wrong.append(f"{mark.test}: {', '.join(mark.names)} is in {', '.join(shared)}: add the id of the one that is meant")
+            wrong.append(
+                f"{mark.test}: {', '.join(mark.names)} is in {', '.join(shared)}: add the id of the one that is meant"
+            )
         for bug in sorted(meant):
             tests[bug].append(mark.test)
     return tests, wrong

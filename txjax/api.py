@@ -1,10 +1,10 @@
 """A trained run in a notebook: load it, score text with it, let it write.
 
-    import txjax
+import txjax
 
-    run = txjax.load("runs/shakespeare")
-    txjax.logits(run, "To be, or not to be")        # (T, V)
-    txjax.generate(run, "ROMEO:", tokens=200)
+run = txjax.load("runs/shakespeare")
+txjax.logits(run, "To be, or not to be")        # (T, V)
+txjax.generate(run, "ROMEO:", tokens=200)
 """
 
 from __future__ import annotations

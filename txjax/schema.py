@@ -128,7 +128,8 @@ def coerce(value: Any, hint: Any, path: str) -> Any:
     if is_family(hint):
         return _member(value, hint, path)
     if dataclasses.is_dataclass(hint):
-        return value if isinstance(value, typing.cast(type, hint)) else from_dict(hint, value, path)
+        section = typing.cast(type, hint)
+        return value if isinstance(value, section) else from_dict(section, value, path)
     if origin is Literal:
         return _choice(value, args, path)
     if origin in (Union, types.UnionType):
@@ -197,12 +198,10 @@ def _member(value: Any, family: type[Kind], path: str) -> Kind:
         return found
     if not isinstance(value, Mapping) and not hasattr(value, "keys"):
         raise ConfigError(f"{path} must be one of {', '.join(members)}, got {value!r}")
-    kind = value["kind"] if "kind" in value else None
+    kind = value.get("kind", None)
     if kind not in members:
-        raise ConfigError(
-            f"{path}.kind must be one of {', '.join(members)}, got {kind!r}{nearest(kind, members)}"
-        )
-    for other in value.keys():
+        raise ConfigError(f"{path}.kind must be one of {', '.join(members)}, got {kind!r}{nearest(kind, members)}")
+    for other in value:
         if other == "kind" or other == kind:
             continue
         if other not in members:
@@ -211,7 +210,7 @@ def _member(value: Any, family: type[Kind], path: str) -> Kind:
             raise ConfigError(
                 f"{path}.{other} is set, but {path}.kind is {kind!r}: choose {path}.kind={other} or leave it out"
             )
-    return from_dict(members[kind], value[kind] if kind in value else {}, f"{path}.{kind}")
+    return from_dict(members[kind], value.get(kind, {}), f"{path}.{kind}")
 
 
 # ---------------------------------------------------------------- dicts
@@ -225,11 +224,11 @@ def from_dict(cls: type, data: Any, path: str = "") -> Any:
     if not hasattr(data, "keys"):
         raise ConfigError(f"{path or 'config'} is a group of fields, got {data!r}")
     hints = field_types(cls)
-    for key in data.keys():
+    for key in data:
         if key not in hints:
             raise ConfigError(f"{dot}{key} is not a field{nearest(key, hints)}")
     try:
-        return cls(**{key: data[key] for key in data.keys()})  # the constructor types and judges the values
+        return cls(**{key: data[key] for key in data})  # the constructor types and judges the values
     except ConfigError as error:
         raise ConfigError(f"{dot}{error}") from None
     except TypeError as error:

@@ -7,8 +7,6 @@ pairs of changes, drawn with a fixed seed, come on top.
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import random
 import types
 from collections.abc import Iterator
@@ -121,9 +119,7 @@ def alternatives(section: Section) -> Iterator[tuple[str, Any]]:
     for name, hint in field_types(type(section)).items():
         current = getattr(section, name)
         for value in options(hint, name):
-            if value != current and type(value) is not type(current):
-                yield name, value
-            elif value != current and not isinstance(value, Section):
+            if (value != current and type(value) is not type(current)) or (value != current and not isinstance(value, Section)):
                 yield name, value
         if isinstance(current, Section):
             yield from ((f"{name}.{path}", value) for path, value in alternatives(current))
@@ -201,7 +197,7 @@ def pairs(singles: list[Variant]) -> list[Variant]:
     while len(found) < PAIRS:
         one, other = drawn.sample(singles, 2)
         both = Variant(one.base, one.changes + other.changes)
-        heads = [path.split(".")[0] if path != "attention" else path for path, _ in both.changes]
+        [path.split(".")[0] if path != "attention" else path for path, _ in both.changes]
         if one.base == other.base and len({p for p, _ in both.changes}) == len(both.changes) and fits(both):
             found.append(both)
     return found
@@ -210,5 +206,6 @@ def pairs(singles: list[Variant]) -> list[Variant]:
 VARIANTS = all_variants()
 
 if __name__ == "__main__":
-    for v in VARIANTS: print(v)
+    for v in VARIANTS:
+        print(v)
     print(len(VARIANTS))

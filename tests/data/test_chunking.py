@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txjax.config.data import Chunking
@@ -58,6 +58,7 @@ lengths = st.lists(st.integers(1, 40), min_size=1, max_size=8)
 
 @pytest.mark.parametrize("split", ["train", "validation"])
 @pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=50)
 @given(lengths=lengths, context=st.integers(1, 16))
 def test_rows_hold_true_predictions_and_the_report_counts_them(kind: str, split: str, lengths: list[int], context: int):
     documents = numbered(lengths)
@@ -87,6 +88,7 @@ def test_rows_hold_true_predictions_and_the_report_counts_them(kind: str, split:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=50)
 @given(lengths=lengths, context=st.integers(1, 16))
 def test_validation_scores_each_token_once_and_crosses_a_seam_only_where_documents_are_one_stream(
     kind: str, lengths: list[int], context: int
@@ -239,7 +241,8 @@ def test_paragraphs_end_at_empty_lines():
 
 def test_a_sentence_longer_than_the_context_is_divided_and_said_so(caplog: pytest.LogCaptureFixture):
     assert decoded(Sentence().chunk(text("abcdefgh. ij."), 4, "train")) == ["bcde", "fgh.", " ij."]
-    assert caplog.messages == ["train: 1 cuts fell inside a sentence, longer than 4 tokens"]
+    assert decoded(Sentence().chunk(text("It is 3.14 long."), 8, "train")) == ["t is 3.1", "4 long."]
+    assert caplog.messages == [f"train: 1 cuts fell inside a sentence, longer than {n} tokens" for n in (4, 8)]
 
 
 def test_sentences_never_cross_documents():

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txjax.config.data import Source
@@ -22,6 +22,7 @@ def both(source: Source, validation: float = 0.25) -> tuple[list[str], list[str]
     return list(source.documents("train", validation)), list(source.documents("validation", validation))
 
 
+@settings(max_examples=50)
 @given(st.lists(st.text()), st.floats(0.01, 0.99))
 def test_a_cut_divides_the_characters_by_share_and_loses_none(documents: list[str], validation: float):
     train, held_out = list(cut(documents, "train", validation)), list(cut(documents, "validation", validation))

@@ -1,9 +1,9 @@
 """Corpora: what there is, where it is, what a config makes of it.
 
-  txjax data list
-  txjax data fetch tinyshakespeare
-  txjax data show --config=configs/shakespeare_char_cpu.py
-  txjax data show tinyshakespeare
+txjax data list
+txjax data fetch tinyshakespeare
+txjax data show --config=configs/shakespeare_char_cpu.py
+txjax data show tinyshakespeare
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def get_config() -> Config:
 
     return Config(
         model=presets.gpt2(width=128, num_layers=4, num_heads=4, context=128),
-        data=Data(source="python", tokenizer=BPE(vocab_size=1024)),
+        data=Data(source="python", tokenizer=BPE(vocab_size=1024)),  # type: ignore[arg-type]
         optim=Optim(learning_rate=3e-3, schedule=Cosine(warmup=50, final=0.1)),
         train=Train(steps=600, batch_size=16, evaluate_every=300, checkpoint_every=300),
         log=Log(every=20, prompt="def ", sample_tokens=120),

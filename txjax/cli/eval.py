@@ -1,6 +1,6 @@
 """Loss of a run over its whole validation set.
 
-  txjax eval --workdir=runs/shakespeare --step=best
+txjax eval --workdir=runs/shakespeare --step=best
 """
 
 from __future__ import annotations

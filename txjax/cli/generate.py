@@ -1,7 +1,7 @@
 """Let a run continue a text.
 
-  txjax generate --workdir=runs/shakespeare --prompt="ROMEO:" --tokens=300 --temperature=0.8 --top_k=40
-  txjax generate --workdir=DIR --prompt=One --prompt=Two      a batch: each comes out as it would alone
+txjax generate --workdir=runs/shakespeare --prompt="ROMEO:" --tokens=300 --temperature=0.8 --top_k=40
+txjax generate --workdir=DIR --prompt=One --prompt=Two      a batch: each comes out as it would alone
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a config is and what it costs, before anything runs: nothing is compiled, and no data is read.
 
-  txjax inspect --config=configs/gpt2_small.py
-  txjax inspect --config=configs/gpt2_small.py --config.model.num_layers=7
-  txjax inspect --preset=gpt3-175b
+txjax inspect --config=configs/gpt2_small.py
+txjax inspect --config=configs/gpt2_small.py --config.model.num_layers=7
+txjax inspect --preset=gpt3-175b
 """
 
 from __future__ import annotations

@@ -10,12 +10,11 @@ from txjax.config.data import Chunking, Data, Source, Tokenizer
 from txjax.config.model import Attention, FeedForward, Initialisation, Layer, Mixer, Model
 from txjax.config.optim import Group, Optim, Optimizer
 from txjax.config.root import Config
-from txjax.schema import ConfigError, Section, difference, flatten, from_dict, to_dict
 from txjax.config.train import Log, Mesh, Train
-from txjax.schema import Kind
 from txjax.ops.norms import Norm
 from txjax.ops.positions import Position
 from txjax.ops.schedules import Schedule
+from txjax.schema import ConfigError, Kind, Section, difference, flatten, from_dict, to_dict
 
 if TYPE_CHECKING:  # the names that __getattr__ finds, for editors and type checkers
     pass

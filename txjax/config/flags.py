@@ -17,8 +17,7 @@ from ml_collections import config_flags
 from ml_collections.config_dict import FieldReference
 
 from txjax.config.root import Config
-from txjax.schema import ConfigError, field_types, from_dict, nearest, to_dict
-from txjax.schema import Kind, is_family
+from txjax.schema import ConfigError, Kind, field_types, from_dict, is_family, nearest, to_dict
 
 OVERRIDE = re.compile(r"--?(?P<no>no)?config\.(?P<path>[\w.]+)(?P<value>=.*)?", re.DOTALL)
 
@@ -175,7 +174,7 @@ def _forget_replaced_kinds(view: ml_collections.ConfigDict, argv: Sequence[str])
         hint = _declared(".".join(parents)) if parents else None
         if last != "kind" or not is_family(hint):
             continue
-        group = view
+        group: Any = view
         for part in parents:
             group = group[part]
         if value != group["kind"]:

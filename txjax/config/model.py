@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from txjax.schema import ConfigError, Section, require
-from txjax.schema import Kind
 from txjax.ops.norms import LayerNorm, Norm
 from txjax.ops.positions import Learned, Position
+from txjax.schema import ConfigError, Kind, Section, require
 
 
 class Mixer(Kind, home="txjax.nn.mixers"):
@@ -17,6 +16,10 @@ class Mixer(Kind, home="txjax.nn.mixers"):
     def module(self, model: Model, name: str) -> Any:
         """The flax module of this mixer; called with (x_BTD, context, state)."""
         raise NotImplementedError
+
+    def state(self, model: Model, batch: int, length: int) -> Any:
+        """What the mixer carries while decoding: a cache for `length` tokens in each of `batch` rows, or a state."""
+        return None
 
     def validate(self, model: Model) -> None:
         """Refuse a model that this mixer cannot serve: raise ConfigError."""
@@ -33,10 +36,13 @@ class FeedForward(Kind, home="txjax.nn.feedforwards"):
         """Refuse a model that this feed-forward cannot serve: raise ConfigError."""
 
 
+Role = Literal["weight", "residual", "embedding"]
+
+
 class Initialisation(Kind, home="txjax.nn.initialisations"):
     """The law of the initial weights."""
 
-    def spread(self, role: Literal["weight", "residual", "embedding"], fan_in: int, num_layers: int) -> float:
+    def spread(self, role: Role, fan_in: int, num_layers: int) -> float:
         """Standard deviation of a matrix by what it does; `residual` writes onto the residual stream."""
         raise NotImplementedError
 
@@ -191,4 +197,3 @@ class Model(Section):
 
     def feedforward_of(self, layer: Layer) -> FeedForward:
         return layer.feedforward or self.feedforward
-

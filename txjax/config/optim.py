@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from txjax.schema import ConfigError, Section, require
-from txjax.schema import Kind
 from txjax.ops.schedules import Constant, Schedule
+from txjax.schema import ConfigError, Kind, Section, require
 
 
 class Optimizer(Kind, home="txjax.train.optimizers"):

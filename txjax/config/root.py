@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from txjax.config.data import Data
 from txjax.config.model import Model
 from txjax.config.optim import Optim
-from txjax.schema import ConfigError, Section, to_dict
 from txjax.config.train import Log, Mesh, Train
+from txjax.schema import ConfigError, Section, to_dict
 
 
 @dataclass(frozen=True)

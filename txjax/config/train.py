@@ -111,4 +111,3 @@ class Log(Section):
         require(self.every > 0, f"every must be at least 1, got {self.every}")
         require(self.samples is None or self.samples > 0, f"samples must be at least 1 or none, got {self.samples}")
         require(self.sample_tokens >= 0, f"sample_tokens must not be negative, got {self.sample_tokens}")
-

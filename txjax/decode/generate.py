@@ -159,7 +159,8 @@ def _loop(
         kept_BV = filtered_logits(logits_BV, temperature_B=temperature_B, top_k=top_k, top_p=top_p)
         return sample(kept_BV, jax.vmap(jax.random.fold_in, (0, None))(keys_B, done + i))
 
-    def put(out_BM: Array, ended_B: Array, lengths_B: Array, ids_B: Array, i: Array) -> tuple[Array, Array, Array]:
+    def put(written: tuple[Array, Array, Array], ids_B: Array, i: Array) -> tuple[Array, Array, Array]:
+        out_BM, ended_B, lengths_B = written
         out_BM = out_BM.at[:, i].set(jnp.where(ended_B, 0, ids_B))
         lengths_B = lengths_B + ~ended_B
         return out_BM, ended_B if end is None else ended_B | (ids_B == end), lengths_B
@@ -172,10 +173,10 @@ def _loop(
         i, ids_B, cache, written = carry
         logits_BV, cache = model.step(params, ids_B, cache)
         ids_B = draw(logits_BV, i)
-        return i + 1, ids_B, cache, put(*written, ids_B, i)
+        return i + 1, ids_B, cache, put(written, ids_B, i)
 
     first_B = draw(logits_BV, jnp.asarray(0))
     empty = (jnp.zeros((B, buffer), jnp.int32), jnp.zeros(B, bool), jnp.zeros(B, jnp.int32))
-    start = (jnp.asarray(1), first_B, cache, put(*empty, first_B, jnp.asarray(0)))
+    start = (jnp.asarray(1), first_B, cache, put(empty, first_B, jnp.asarray(0)))
     out_BM, _, lengths_B = jax.lax.while_loop(unfinished, body, start)[3]
     return out_BM, lengths_B

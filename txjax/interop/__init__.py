@@ -1,0 +1,1 @@
+"""Weights in and out: other people's names and layouts, as tables."""

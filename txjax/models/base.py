@@ -61,9 +61,7 @@ class Model(Protocol):
         """
         ...
 
-    def step(
-        self, params: Params, tokens: Int[Array, " B"], cache: Cache
-    ) -> tuple[Float[Array, "B V"], Cache]:
+    def step(self, params: Params, tokens: Int[Array, " B"], cache: Cache) -> tuple[Float[Array, "B V"], Cache]:
         """Read one token more in each row. The caller keeps within cache_len."""
         ...
 

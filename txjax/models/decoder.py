@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 from txjax.batch import Batch
 from txjax.config import Model as ModelConfig
 from txjax.models.base import Outputs, Params, check_length
-from txjax.nn.context import Context, Knobs, sow
+from txjax.nn.context import Context, Knobs, constrain, sow
 from txjax.nn.linear import Table
 from txjax.nn.norm import Norm
 from txjax.nn.parameters import declare, initialise, is_spec
@@ -51,7 +51,7 @@ class DecoderModule(nn.Module):
         x_BTD = model.position.embed(x_BTD, positions_BT, tables)
         if "embedding" in model.dropout_sites:
             x_BTD = context.drop(x_BTD, "embedding", model.num_layers)
-        x_BTD = nn.with_logical_constraint(x_BTD, ("batch", "length", "embed"))
+        x_BTD = constrain(x_BTD, "batch", "length", "embed")
         sow(self, context, "embedding", x_BTD)
         x_BTD, states = stack(model, x_BTD, context, states)
         if model.norm_placement != "post":  # a post-norm stack has normalised its stream already
@@ -86,6 +86,7 @@ class Decoder:
     @cached_property
     def specs(self) -> Any:
         """The parameters as declared: shapes, logical axes and laws, without values."""
+
         def declared(tokens_BT: Array) -> Any:
             return self.module.init(jax.random.key(0), tokens_BT, tokens_BT, Context(self.knobs()))
 
@@ -147,7 +148,7 @@ class Decoder:
 
         def state(layer: Any) -> Any:
             mixer = model.mixer_of(layer)
-            return None if mixer.kind == "none" else mixer.state(model, batch, cache_len)
+            return mixer.state(model, batch, cache_len)
 
         first = tuple(state(layer) for layer in model.first_layers)
         layers = tuple(
@@ -158,17 +159,17 @@ class Decoder:
 
     def prefill(self, params: Params, batch: Batch, cache_len: int) -> tuple[Float[Array, "B V"], Cache]:
         B, T = batch.tokens.shape
-        if T > cache_len:
+        if cache_len < T:
             raise ValueError(f"prompts of {T} tokens do not fit a cache of {cache_len}")
-        lengths_B = jnp.full(B, T, jnp.int32) if batch.segments is None else (batch.segments > 0).sum(1, dtype=jnp.int32)
+        lengths_B = (
+            jnp.full(B, T, jnp.int32) if batch.segments is None else (batch.segments > 0).sum(1, dtype=jnp.int32)
+        )
         cache = self.empty_cache(B, cache_len)
         hidden_BTD, states = self._cached(params, batch.tokens, jnp.arange(T)[None], cache.states, None)
         last_BD = jnp.take_along_axis(hidden_BTD, jnp.maximum(lengths_B - 1, 0)[:, None, None], axis=1)[:, 0]
         return self.unembed(params, last_BD), Cache(lengths_B, states)
 
-    def step(
-        self, params: Params, tokens: Int[Array, " B"], cache: Cache
-    ) -> tuple[Float[Array, "B V"], Cache]:
+    def step(self, params: Params, tokens: Int[Array, " B"], cache: Cache) -> tuple[Float[Array, "B V"], Cache]:
         lengths_B = cache.lengths_B
         hidden_BTD, states = self._cached(params, tokens[:, None], lengths_B[:, None], cache.states, lengths_B)
         return self.unembed(params, hidden_BTD[:, 0]), Cache(lengths_B + 1, states)
@@ -203,4 +204,3 @@ class Decoder:
             return mask
         own = SameSegment(jnp.asarray(batch.segments))
         return own if mask is None else mask & own
-

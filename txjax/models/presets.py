@@ -18,12 +18,14 @@ from txjax.ops.positions import Learned, Llama3Scaling, Rope
 from txjax.schema import ConfigError, nearest
 
 
-def gpt1(
-    width: int = 768, num_layers: int = 12, num_heads: int = 12, *, context: int = 512, **more: Any
-) -> Model:
+def gpt1(width: int = 768, num_layers: int = 12, num_heads: int = 12, *, context: int = 512, **more: Any) -> Model:
     """GPT-1: post-norm without a final norm, learned positions, GELU. Radford et al. 2018."""
     return gpt2(
-        width, num_layers, num_heads, context=context, **{"norm_placement": "post", "init": Normal(scale_residual=False)} | more
+        width,
+        num_layers,
+        num_heads,
+        context=context,
+        **{"norm_placement": "post", "init": Normal(scale_residual=False)} | more,
     )
 
 

@@ -9,7 +9,7 @@ import flax.linen as nn
 from jaxtyping import Array, Float
 
 from txjax.config import Layer, Model
-from txjax.nn.context import Context, sow
+from txjax.nn.context import Context, constrain, sow
 from txjax.nn.norm import Norm
 
 
@@ -43,7 +43,7 @@ class Block(nn.Module):
 
             y_BTD = self.branch("feedforward", feed, entry_BTD if parallel else x_BTD, context, layer)
             x_BTD = self.join(x_BTD, y_BTD, "feedforward")
-        x_BTD = nn.with_logical_constraint(x_BTD, ("batch", "length", "embed"))
+        x_BTD = constrain(x_BTD, "batch", "length", "embed")
         sow(self, context, "residual", x_BTD)
         return x_BTD, state
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+from flax.linen import spmd
 from jaxtyping import Array, Float, Int
 
 from txjax.ops.dropout import dropout
@@ -52,6 +53,11 @@ class Context:
     def drop(self, x: Array, site: str, layer: Array | int) -> Array:
         how = self.dropout_of(site, layer)
         return x if how is None else dropout(x, *how)
+
+
+def constrain(x: Array, *axes: str) -> Array:
+    """x, laid out by the logical names of its axes; nothing where no mesh is set."""
+    return spmd.with_logical_constraint(x, axes)  # type: ignore[return-value]
 
 
 def sow(module: nn.Module, context: Context, name: str, value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from txjax.config.model import Initialisation
+from txjax.config.model import Initialisation, Role
 from txjax.schema import require
 
 
@@ -23,7 +23,7 @@ class Normal(Initialisation, kind="normal"):
     def check(self) -> None:
         require(self.std > 0, f"std must be positive, got {self.std}")
 
-    def spread(self, role: str, fan_in: int, num_layers: int) -> float:
+    def spread(self, role: Role, fan_in: int, num_layers: int) -> float:
         if role == "embedding" and self.embedding_std is not None:
             return self.embedding_std
         residual = role == "residual" and self.scale_residual
@@ -34,5 +34,5 @@ class Normal(Initialisation, kind="normal"):
 class FanIn(Initialisation, kind="fan_in"):
     """N(0, 1 / fan_in): unit-variance inputs give unit-variance outputs. LeCun et al. 1998."""
 
-    def spread(self, role: str, fan_in: int, num_layers: int) -> float:
+    def spread(self, role: Role, fan_in: int, num_layers: int) -> float:
         return fan_in**-0.5

@@ -8,6 +8,7 @@ import flax.linen as nn
 from jaxtyping import Array, Float
 
 from txjax.config import Model
+from txjax.config.model import Role
 from txjax.nn.parameters import declare
 from txjax.ops.linear import linear
 
@@ -22,11 +23,11 @@ class Linear(nn.Module):
     shape: tuple[int, ...]
     axes: tuple[str, ...]
     contract: int = 1
-    role: str = "weight"
+    role: Role = "weight"
     bias: bool = False
 
     @nn.compact
-    def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+    def __call__(self, x: Float[Array, ...]) -> Float[Array, ...]:
         std = self.model.init.spread(self.role, math.prod(self.shape[: self.contract]), self.model.num_layers)
         w = declare(self, "w", self.shape, self.axes, std=std)
         b = declare(self, "b", self.shape[self.contract :], self.axes[self.contract :]) if self.bias else None

@@ -19,7 +19,6 @@ class Norm(nn.Module):
     def __call__(self, x: Array) -> Array:
         shape = (x.shape[-1],)
         parameters = {
-            name: declare(self, name, shape, (self.axis,), mean=start)
-            for name, start in self.norm.parameters().items()
+            name: declare(self, name, shape, (self.axis,), mean=start) for name, start in self.norm.parameters().items()
         }
         return self.norm(x, parameters)

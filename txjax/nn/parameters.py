@@ -61,8 +61,8 @@ def initialise(specs: Any, key: Array, model: Model) -> Any:
         shape = spec.value.shape
         if spec.std == 0.0:
             return jnp.full(shape, spec.mean, jnp.float32)
-        own = jax.random.fold_in(key, _name_to_int(_without_layer(name)))
-        layers = _layer_numbers(name, model)
+        own = jax.random.fold_in(key, _name_to_int(without_layer(name)))
+        layers = layer_numbers(name, model)
         if layers is None:
             return spec.mean + spec.std * _normal(own, shape)
         keys = jax.vmap(lambda n: jax.random.fold_in(own, n))(jnp.atleast_1d(layers))
@@ -81,11 +81,12 @@ def _normal(key: Array, shape: tuple[int, ...]) -> Array:
 BLOCK = re.compile(r"^(?:layers/block|first)_(\d+)/")
 
 
-def _without_layer(name: str) -> str:
+def without_layer(name: str) -> str:
+    """The path that a layer's parameter has in every layer: layers/attention/query/w."""
     return BLOCK.sub("layers/", name)
 
 
-def _layer_numbers(name: str, model: Model) -> Array | None:
+def layer_numbers(name: str, model: Model) -> Array | None:
     """The numbers of the layers whose parameters a leaf stacks, or of the one layer it belongs to; None outside."""
     match = BLOCK.match(name)
     if match is None:

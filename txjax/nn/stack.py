@@ -53,7 +53,7 @@ def stack(
         remat(Period, model),
         variable_axes={"params": 0, "captured": 0},
         split_rngs={"params": True},
-        in_axes=(0, 0, nn.broadcast),
+        in_axes=(0, 0, nn.broadcast),  # type: ignore[arg-type]
         length=model.periods,
         unroll=model.periods if model.unroll == "all" else min(model.unroll, model.periods),
         metadata_params={nn.PARTITION_NAME: "layers"},

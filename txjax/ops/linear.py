@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
 def linear(
-    x: Float[Array, "..."], w: Float[Array, "..."], b: Float[Array, "..."] | None = None, *, contract: int = 1
-) -> Float[Array, "..."]:
+    x: Float[Array, ...], w: Float[Array, ...], b: Float[Array, ...] | None = None, *, contract: int = 1
+) -> Float[Array, ...]:
     """x w + b, summed over the last `contract` axes of x, which are the first of w; computed in x's type.
 
     The axes of w that are left follow those of x: (B, T, D) with (D, N, H) gives (B, T, N, H).

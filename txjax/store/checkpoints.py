@@ -10,6 +10,7 @@ Each piece is an item of its own, so that any of them can be restored alone.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import math
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from etils import epath
 from txjax.schema import ConfigError
 from txjax.store.files import StoreError, reason
 from txjax.store.layout import JSONS, TREES, complete_steps, manifest, prepare, remove
-from txjax.store.leaves import describe, mismatches, target
+from txjax.store.leaves import describe, filled, mismatches, target
 from txjax.store.processes import on_first
 
 log = logging.getLogger(__name__)
@@ -87,14 +88,16 @@ class Checkpoints:
         asked = {"params": params, "opt_state": opt_state, "progress": progress}
         asked = {name: tree for name, tree in asked.items() if tree is not None}
         self._refuse_other(folder, asked)
-        pieces: dict[str, Any] = {name: ocp.args.StandardRestore(target(tree)) for name, tree in asked.items()}
+        pieces: dict[str, Any] = {
+            name: ocp.args.StandardRestore(target(tree)) for name, tree in asked.items() if jax.tree.leaves(tree)
+        }
         pieces |= {name: ocp.args.JsonRestore() for name in ("data", "meta")}
         try:
             with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
                 restored = checkpointer.restore(folder, args=ocp.args.Composite(**pieces))
         except Exception as error:
             raise StoreError(f"cannot read the checkpoint {folder}: {reason(error)}") from error
-        return Restored(step=step, **{name: restored.get(name) for name in (*TREES, "data", "meta")})
+        return Restored(step=step, **{name: restored.get(name, asked.get(name)) for name in (*TREES, "data", "meta")})
 
     def look(self, step: int, piece: Literal["params", "opt_state", "progress"] = "params") -> Any:
         """A piece as dicts and lists of numpy arrays, without knowing its tree: only to look.
@@ -134,7 +137,12 @@ class CheckpointWriter(Checkpoints):
         super().__init__(folder)
         self._keep_last = keep_last
         on_first(lambda: prepare(self.folder))
-        self._saver = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
+        # Folders are made in `save` itself: made by a thread, one that fails leaves threads waiting for it, and the
+        # process does not end for minutes.
+        self._saver = ocp.AsyncCheckpointer(
+            ocp.CompositeCheckpointHandler(),
+            async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
+        )
         self._pending: int | None = None  # a step that is being written
         self._failure: StoreError | None = None
 
@@ -167,13 +175,12 @@ class CheckpointWriter(Checkpoints):
                 f"{self.folder} has a checkpoint {newest}, and {step} lies before it: resume from {newest}"
             )
         trees = dict(zip(TREES, (params, opt_state, progress), strict=True))
-        contents = {
-            "metric": None if metric is None or not math.isfinite(metric) else float(metric),
-            "leaves": {name: describe(tree) for name, tree in trees.items()},
-        }
-        pieces: dict[str, Any] = {name: ocp.args.StandardSave(tree) for name, tree in trees.items()}
-        for name, piece in zip(JSONS, (data, meta or {}, contents), strict=True):
-            pieces[name] = ocp.args.JsonSave(piece)
+        leaves = {name: describe(tree) for name, tree in trees.items()}
+        best_by = None if metric is None or not math.isfinite(metric) else float(metric)
+        jsons = dict(zip(JSONS, (data, meta or {}, {"metric": best_by, "leaves": leaves}), strict=True))
+        json.dumps(jsons)  # what JSON does not have is a TypeError here and not in a thread
+        pieces: dict[str, Any] = {name: ocp.args.StandardSave(filled(tree)) for name, tree in trees.items()}
+        pieces |= {name: ocp.args.JsonSave(piece) for name, piece in jsons.items()}
         self._pending = step
         try:
             self._saver.save(self.folder / str(step), args=ocp.args.Composite(**pieces))

@@ -11,15 +11,20 @@ SHOWN = 10  # of the leaves that differ, in a message
 
 
 def describe(tree: Any) -> dict[str, str]:
-    """`{"layers/wq": "float32[4,128,128]", "key": "key<fry>[]", "step": "int"}`."""
+    """`{"layers/wq": "float32[4,128,128]", "key": "key<fry>[]", "step": "int"}`; TypeError for any other leaf."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): _leaf(leaf) for path, leaf in leaves}
+    named = [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves]
+    return {path: _leaf(path, leaf) for path, leaf in named}
 
 
-def _leaf(leaf: Any) -> str:
+def _leaf(path: str, leaf: Any) -> str:
+    if isinstance(leaf, jax.Array) and leaf.is_deleted():
+        raise ValueError(f"{path} has been donated or deleted: take the arrays of the latest step")
     if hasattr(leaf, "dtype"):
         return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]"
-    return type(leaf).__name__
+    if isinstance(leaf, (bool, int, float)):
+        return type(leaf).__name__
+    raise TypeError(f"{path} is neither an array nor a number: {leaf!r}")
 
 
 def mismatches(saved: dict[str, str], asked: dict[str, str]) -> list[str]:
@@ -34,6 +39,11 @@ def mismatches(saved: dict[str, str], asked: dict[str, str]) -> list[str]:
             lines.append(f"{path}: {saved[path]} in the checkpoint, asked for as {asked[path]}")
     left_out = len(lines) - SHOWN
     return lines if left_out <= 0 else [*lines[:SHOWN], f"and {left_out} more"]
+
+
+def filled(tree: Any) -> Any:
+    """The tree as orbax takes it for a save: it refuses one that is empty, such as the state of plain SGD can be."""
+    return tree if jax.tree.leaves(tree) else [None]
 
 
 def target(tree: Any) -> Any:

@@ -94,10 +94,7 @@ def fit(
             ending = step == train.steps or stopping
             evaluating = step == train.steps or due(step, train.evaluate_every)
             saving = ending or due(step, train.checkpoint_every)
-            if evaluating or saving:
-                intervals = meter.drain()
-            else:
-                intervals = meter.turn() if step % log_every == 0 else []
+            intervals = meter.drain() if evaluating or saving else meter.turn() if step % log_every == 0 else []
             for interval in intervals:
                 judge(train, interval)
                 observer.measured(interval)

@@ -26,7 +26,9 @@ from txjax.train.progress import Reporter
 from txjax.train.state import State
 
 
-def train_run(config: Config, dataset: Dataset, workdir: str | None, *, name: str, quiet: bool = False) -> tuple[Outcome, str]:
+def train_run(
+    config: Config, dataset: Dataset, workdir: str | None, *, name: str, quiet: bool = False
+) -> tuple[Outcome, str]:
     """Train the config's model in a run folder, from where the folder has got to; returns how and where it ended.
 
     Raises ConfigError before anything is compiled where config, data, devices and folder do not fit together.
@@ -50,10 +52,13 @@ def train_run(config: Config, dataset: Dataset, workdir: str | None, *, name: st
         with Reporter(config.train.steps, latest or 0, quiet=quiet) as report:
             introduce(report, run, config, model, dataset, programs)
             state = programs.initial_state() if latest is None else resume(run, latest, programs, batches, report)
-            if latest == config.train.steps:
+            if latest is not None and latest == config.train.steps:
                 report.say(f"step {latest} is the last: nothing is left to train")
                 return Outcome(latest, "finished", None), str(run.folder)
-            with run.checkpoints(keep_last=config.train.keep_last) as writer, run.metrics(resume_step=latest) as metrics:
+            with (
+                run.checkpoints(keep_last=config.train.keep_last) as writer,
+                run.metrics(resume_step=latest) as metrics,
+            ):
                 watch = Watch(config, run, dataset, model, programs, writer, metrics, report)
                 if latest is None:
                     dataset.codec.save(run.tokenizer)
@@ -62,13 +67,13 @@ def train_run(config: Config, dataset: Dataset, workdir: str | None, *, name: st
                 return outcome, str(run.folder)
 
 
-def introduce(
-    report: Reporter, run: Run, config: Config, model: Decoder, dataset: Dataset, programs: Programs
-) -> None:
+def introduce(report: Reporter, run: Run, config: Config, model: Decoder, dataset: Dataset, programs: Programs) -> None:
     """The lines that a run begins with."""
     devices = jax.devices()
     report.say(f"run        {run.folder}")
-    report.say(f"model      {count_parameters(programs.state.params):,} parameters on {len(devices)} {devices[0].device_kind}")
+    report.say(
+        f"model      {count_parameters(programs.state.params):,} parameters on {len(devices)} {devices[0].device_kind}"
+    )
     report.say(f"train      {dataset.train.report}")
     report.say(f"validation {dataset.validation.report}")
     for line in describe_groups(config.optim, programs.state.params):

@@ -27,6 +27,11 @@ class State:
     skipped: Int[Array, ""]
     in_a_row: Int[Array, ""]
 
+    @property
+    def progress(self) -> dict[str, Array]:
+        """What a checkpoint holds besides parameters and the optimizer's state."""
+        return {"step": self.step, "key": self.key, "skipped": self.skipped, "in_a_row": self.in_a_row}
+
 
 @pytree
 class Hyper:
@@ -46,10 +51,10 @@ def hyper(config: Config, model: Decoder) -> Hyper:
     )
 
 
-def initial_state(config: Config, model: Decoder) -> State:
-    """Everything that a run starts from, as a function of the config alone."""
+def initial_state(config: Config, model: Decoder, params: Any = None) -> State:
+    """Everything that a run starts from, as a function of the config alone, or with the weights given."""
     weights, run = jax.random.split(jax.random.key(config.train.seed))
-    params = model.init(weights)
+    params = model.init(weights) if params is None else params
     direction = config.optim.optimizer.direction(model.axes())
     zero = jnp.zeros((), jnp.int32)
     return State(zero, params, direction.init(params), run, zero, zero)

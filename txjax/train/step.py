@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -70,7 +71,7 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
 
     def train_step(state: State, batch: Batch, hyper: Hyper) -> tuple[State, StepMetrics]:
         if batch.weights is None:
-            batch = batch.replace(weights=jnp.ones(batch.targets.shape, jnp.float32))
+            batch = dataclasses.replace(batch, weights=jnp.ones(batch.targets.shape, jnp.float32))
         key = jax.random.fold_in(state.key, state.step)
         total, gradients = gradient_sum(state.params, batch, hyper.model, key)
         tokens = batch.weights.sum()

@@ -9,7 +9,7 @@ import flax.linen as nn
 from jaxtyping import Array, Float
 
 from txjax.config.model import FeedForward, Model
-from txjax.nn.context import Context, sow
+from txjax.nn.context import Context, constrain, sow
 from txjax.nn.linear import Linear
 from txjax.ops.activations import ACTIVATIONS
 from txjax.schema import require
@@ -59,6 +59,8 @@ class DenseModule(nn.Module):
             hidden_BTF = activation(project("gate")(x_BTD)) * project("in")(x_BTD)
         else:
             hidden_BTF = activation(project("in")(x_BTD))
-        hidden_BTF = nn.with_logical_constraint(hidden_BTF, ("batch", "length", "mlp"))
+        hidden_BTF = constrain(hidden_BTF, "batch", "length", "mlp")
         sow(self, context, "feedforward_hidden", hidden_BTF)
-        return Linear(self.model, (F, D), ("mlp", "embed"), role="residual", bias=self.dense.bias, name="out")(hidden_BTF)
+        return Linear(self.model, (F, D), ("mlp", "embed"), role="residual", bias=self.dense.bias, name="out")(
+            hidden_BTF
+        )

@@ -69,7 +69,9 @@ class AttentionModule(nn.Module):
             k_BKTH = model.position.rotate(k_BKTH, context.angles)
         k_BKSH, v_BKSH = k_BKTH, v_BKTH
         if state is not None:
-            state = KeyValues(*(write(old, new, context.offset) for old, new in zip(state, (k_BKTH, v_BKTH), strict=True)))
+            state = KeyValues(
+                *(write(old, new, context.offset) for old, new in zip(state, (k_BKTH, v_BKTH), strict=True))
+            )
             if context.offset is not None:  # otherwise this pass is the first, and its own keys are all there are
                 k_BKSH, v_BKSH = state
         mask = context.mask

@@ -29,7 +29,7 @@ def attention(
     mask: Mask | Bool[Array, "#B #N T S"] | None = None,
     bias: Bias | Float[Array, "#N T S"] | None = None,
     softcap: float | None = None,
-    offset: int | Int[Array, "..."] | None = None,
+    offset: int | Int[Array, ...] | None = None,
     dropout: tuple[Array, float | Array] | None = None,
     implementation: str = "plain",
     block_size: int = 128,

@@ -78,5 +78,3 @@ def _blocks(x: Array, size: int, axis: int) -> Array:
     x = jnp.pad(x, widths)
     x = x.reshape(*x.shape[:axis], count, size, *x.shape[axis + 1 :])
     return jnp.moveaxis(x, axis, 0)
-
-

@@ -28,9 +28,7 @@ def scores(
     return s if bias_BNTS is None else s + bias_BNTS
 
 
-def masked_softmax(
-    s: Float[Array, "*B S"], visible: Bool[Array, "*#B S"] | None
-) -> Float[Array, "*B S"]:
+def masked_softmax(s: Float[Array, "*B S"], visible: Bool[Array, "*#B S"] | None) -> Float[Array, "*B S"]:
     """exp(s) / sum exp(s) over the visible entries; a row with none is zero, and so is its gradient."""
     if visible is None:
         return jax.nn.softmax(s, axis=-1)

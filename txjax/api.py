@@ -22,7 +22,7 @@ from txjax import decode
 from txjax.batch import Batch
 from txjax.config import Config
 from txjax.data.codec import Codec, load_codec
-from txjax.models import Decoder, build
+from txjax.models import Model, build
 from txjax.store import Run
 from txjax.train.state import initial_state
 
@@ -32,7 +32,7 @@ class Loaded:
     """A run's config and model, the parameters of one of its checkpoints, and its tokenizer."""
 
     config: Config
-    model: Decoder
+    model: Model
     params: Any
     codec: Codec
     step: int

@@ -1,7 +1,7 @@
 """The models that the contract suite tries: every registered kind and every choice of the schema, unasked.
 
-Around each of two bases one field is changed at a time: `alternatives` reads the fields' types, so a new kind, or a
-new word of a Literal, becomes a variant without being told here. Only numbers have to be given (`NUMBERS`). Twenty
+Around each of two bases one field is changed at a time. The changes are read from the fields' types, so that a new
+kind, or a new word of a Literal, is tried without being named here; only numbers have to be given (`NUMBERS`). Twenty
 pairs of changes, drawn with a fixed seed, come on top.
 """
 
@@ -21,13 +21,11 @@ from txjax.ops.norms import RMSNorm
 from txjax.ops.positions import Rope
 from txjax.schema import ConfigError, Kind, Section, field_types, is_family
 
-LENGTH, VOCAB, PAIRS = 8, 14, 20
-
-SIZES = {"width": 32, "vocab_size": VOCAB, "context": 12}
+VOCAB, LENGTH, PAIRS = 14, 8, 20
+SIZES: dict[str, int] = {"width": 32, "num_layers": 2, "vocab_size": VOCAB, "context": LENGTH}
 BASES = {
-    "gpt": Model(num_layers=2, **SIZES),
+    "gpt": Model(**SIZES),
     "llama": Model(
-        num_layers=3,
         attention=Attention(num_kv_heads=2, qkv_bias=False, output_bias=False),
         feedforward=Dense(hidden=40, activation="swiglu", bias=False),
         norm=RMSNorm(),
@@ -38,74 +36,58 @@ BASES = {
     ),
 }
 
-# What a number is changed to, by its field; each must fit both bases.
-NUMBERS: dict[str, tuple[float, ...]] = {
-    "num_heads": (8,),
-    "num_kv_heads": (1,),
-    "head_dim": (12,),
-    "scale": (0.2,),
-    "softcap": (2.0,),
-    "logit_softcap": (2.0,),
-    "block_size": (3,),
-    "window": (3,),
-    "hidden": (24,),
-    "residual": (0.5,),
-    "dropout": (0.3,),
-    "unroll": (2,),
-    "std": (0.1,),
-    "embedding_std": (1.0,),
-    "eps": (0.1,),
-    "theta": (50.0,),
-    "base": (50.0,),
-    "fraction": (0.5,),
-    "factor": (2.5,),
-    "original_context": (4,),
-    "beta_fast": (2.0,),
-    "beta_slow": (0.5,),
-    "low_factor": (0.5,),
-    "high_factor": (3.0,),
+# What a number is changed to, by its field, around the base named: numbers enter formulas, not the program's structure.
+NUMBERS: dict[str, tuple[str, float]] = {
+    "num_heads": ("gpt", 8),
+    "num_kv_heads": ("gpt", 1),
+    "head_dim": ("llama", 12),
+    "scale": ("gpt", 0.2),
+    "softcap": ("llama", 2.0),
+    "logit_softcap": ("gpt", 2.0),
+    "window": ("llama", 3),
+    "hidden": ("gpt", 24),
+    "residual": ("llama", 0.5),
+    "dropout": ("gpt", 0.3),
+    "unroll": ("llama", 2),
+    "theta": ("llama", 50.0),
+    "fraction": ("llama", 0.5),
 }
-
-# Fields without alternatives of their own.
+# Fields that make no variant of their own, and why.
 UNVARIED = {
     "width": "a size",
-    "num_layers": "a size; the bases differ in it",
+    "num_layers": "a size",
     "vocab_size": "a size",
     "context": "a size",
-    "first_layers": "see `patterns`",
     "pattern": "see `patterns`",
-    "dropout_sites": "means something with dropout only: tests/contracts/test_dropout.py",
+    "first_layers": "see `patterns`",
+    "dropout_sites": "means something with dropout alone: test_dropout.py",
+    "block_size": "means something with blockwise attention alone: test_attention.py",
 }
+# Paths whose values change how a model is drawn or computed, and not what it computes.
+SAME_FUNCTION = ("init", "dropout", "matmul_precision", "remat", "unroll")
+UNUSABLE = ("cudnn",)  # needs a GPU; test_attention.py holds it to its refusal
+
+Change = tuple[str, Any]  # a dotted path in Model, and a value
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A base and what is changed in it, as pairs of a dotted path and a value."""
+    """A base and what is changed in it."""
 
     base: str
-    changes: tuple[tuple[str, Any], ...] = ()
+    changes: tuple[Change, ...] = ()
 
     @cached_property
     def model(self) -> Model:
-        model = BASES[self.base]
-        for path, value in self.changes:
-            model = put(model, path, value)
-        return model
+        return put_all(BASES[self.base], self.changes)
+
+    @property
+    def computes_anew(self) -> bool:
+        """Whether the function of its parameters can differ from its base's."""
+        return not self.changes or any(path.split(".")[0] not in SAME_FUNCTION for path, _ in self.changes)
 
     def __str__(self) -> str:
-        return "-".join([self.base, *(f"{path}={spell(value)}" for path, value in self.changes)])
-
-
-def spell(value: Any) -> str:
-    """A value in a test's name: of a section only what differs from its defaults."""
-    if isinstance(value, tuple):
-        return "+".join(map(spell, value))
-    if not isinstance(value, Section):
-        return str(value)
-    plain = type(value)()
-    changed = [name for name in field_types(type(value)) if getattr(value, name) != getattr(plain, name)]
-    name = value.kind if isinstance(value, Kind) else ""
-    return ".".join([name, *(f"{field}={spell(getattr(value, field))}" for field in changed)]).strip(".") or "own"
+        return ",".join([self.base, *(f"{path}={spelt(value)}" for path, value in self.changes)])
 
 
 def put(section: Any, path: str, value: Any) -> Any:
@@ -114,37 +96,17 @@ def put(section: Any, path: str, value: Any) -> Any:
     return replace(section, **{name: put(getattr(section, name), rest, value) if rest else value})
 
 
-def alternatives(section: Section) -> Iterator[tuple[str, Any]]:
-    """Every single change of a section: (dotted path, value)."""
-    for name, hint in field_types(type(section)).items():
-        current = getattr(section, name)
-        for value in options(hint, name):
-            if (value != current and type(value) is not type(current)) or (value != current and not isinstance(value, Section)):
-                yield name, value
-        if isinstance(current, Section):
-            yield from ((f"{name}.{path}", value) for path, value in alternatives(current))
-
-
-def options(hint: Any, name: str) -> Iterator[Any]:
-    """The values that a type offers."""
-    if is_family(hint):
-        for member in hint.members().values():
-            yield member()
-    elif get_origin(hint) is Literal:
-        yield from get_args(hint)
-    elif get_origin(hint) in (Union, types.UnionType):
-        for arm in get_args(hint):
-            yield from options(arm, name)
-    elif hint is types.NoneType:
-        yield None
-    elif hint is bool:
-        yield from (False, True)
-    elif hint in (int, float):
-        yield from map(hint, NUMBERS.get(name, ()))
+def put_all(model: Model, changes: tuple[Change, ...]) -> Model:
+    """The model with all changes made at once, so that only the result has to be a model that can be."""
+    fields: dict[str, Any] = {}
+    for path, value in changes:
+        name, _, rest = path.partition(".")
+        fields[name] = put(fields.get(name, getattr(model, name)), rest, value) if rest else value
+    return replace(model, **fields)
 
 
 def kinds_of(section: Section) -> Iterator[type[Kind]]:
-    """The kinds that a config has chosen, at any depth."""
+    """The kinds that a section has chosen, at any depth."""
     for name in field_types(type(section)):
         value = getattr(section, name)
         if isinstance(value, Kind):
@@ -153,25 +115,65 @@ def kinds_of(section: Section) -> Iterator[type[Kind]]:
             yield from kinds_of(value)
 
 
-def unchosen(section: Section) -> Iterator[tuple[str, Any]]:
-    """Changes of the fields of kinds that no base has chosen: (path of the kind, the kind changed)."""
-    chosen = {kind for base in BASES.values() for kind in kinds_of(base)}
-    for path, value in alternatives(section):
-        if isinstance(value, Kind) and type(value) not in chosen:
-            yield from ((path, put(value, inner, new)) for inner, new in alternatives(value))
+CHOSEN = {kind for model in BASES.values() for kind in kinds_of(model)}
 
 
-def patterns() -> Iterator[tuple[tuple[str, Any], ...]]:
-    """Layers that differ: each mixer and feed-forward as one layer of two, and as a layer before the first period."""
-    for field, hint in field_types(Layer).items():
+def options(hint: Any, number: float | None) -> Iterator[Any]:
+    """The values that a type offers; of numbers, the one given. A kind that no base has comes with its own choices."""
+    if is_family(hint):
+        for member in hint.members().values():
+            yield member()
+            own = [] if member in CHOSEN else alternatives(member(), "")
+            yield from (put(member(), path, value) for path, value in own)
+    elif get_origin(hint) is Literal:
+        yield from (word for word in get_args(hint) if word not in UNUSABLE)
+    elif get_origin(hint) in (Union, types.UnionType):
+        for arm in get_args(hint):
+            yield from options(arm, number)
+    elif hint is types.NoneType:
+        yield None
+    elif hint is bool:
+        yield from (False, True)
+    elif hint in (int, float) and number is not None:
+        yield hint(number)
+
+
+def alternatives(section: Section, base: str) -> Iterator[Change]:
+    """Every change of one field of a section, at any depth."""
+    for name, hint in field_types(type(section)).items():
+        current = getattr(section, name)
+        around, number = NUMBERS.get(name, (None, None))
+        for value in () if name in UNVARIED else options(hint, number if around == base else None):
+            if value != current and (type(value) is not type(current) or not isinstance(value, Kind)):
+                yield name, value
+        if isinstance(current, Section):
+            yield from ((f"{name}.{path}", value) for path, value in alternatives(current, base))
+
+
+def patterns() -> Iterator[tuple[Change, ...]]:
+    """Layers that differ from one another: each mixer and feed-forward as one layer of a pattern of two, and as a
+    layer before the first period.
+    """
+    for name, hint in field_types(Layer).items():
         family = next(arm for arm in get_args(hint) if is_family(arm))
         for member in family.members().values():
-            kinds = [member(), *(put(member(), path, value) for path, value in alternatives(member()))]
-            for kind in kinds:
-                other = Layer(**{field: kind})
-                if kind != getattr(BASES["gpt"], field):
-                    yield ("num_layers", 4), ("pattern", (Layer(), other))
-            yield ("num_layers", 3), ("first_layers", (Layer(**{field: member()}),))
+            numbers = {n: NUMBERS[n][1] for n in field_types(member) if n in NUMBERS}
+            yield ("num_layers", 4), ("pattern", (Layer(), Layer(**{name: member(**numbers)})))
+            yield ("num_layers", 3), ("first_layers", (Layer(**{name: member()}),))
+
+
+def pairs(singles: list[Variant]) -> list[Variant]:
+    """Two changes at once, of fields neither of which is inside the other, that fit together."""
+    drawn = random.Random(0)
+    found: list[Variant] = []
+    while len(found) < PAIRS:
+        one, other = drawn.sample(singles, 2)
+        both = Variant(one.base, one.changes + other.changes)
+        nested = any(f"{a}.".startswith(f"{b}.") for a, _ in one.changes for b, _ in other.changes)
+        nested |= any(f"{b}.".startswith(f"{a}.") for a, _ in one.changes for b, _ in other.changes)
+        if one.base == other.base and not nested and fits(both) and both not in found:
+            found.append(both)
+    return found
 
 
 def fits(variant: Variant) -> bool:
@@ -181,31 +183,18 @@ def fits(variant: Variant) -> bool:
         return False
 
 
-def all_variants() -> list[Variant]:
-    singles: list[Variant] = []
-    for name, base in BASES.items():
-        singles += [Variant(name, (change,)) for change in alternatives(base)]
-    singles += [Variant("gpt", (change,)) for change in unchosen(BASES["gpt"])]
-    singles += [Variant("gpt", changes) for changes in patterns()]
-    return [*map(Variant, BASES), *singles, *pairs(singles)]
+def spelt(value: Any) -> str:
+    """A value in a test's name: of a section, what differs from its defaults."""
+    if isinstance(value, tuple):
+        return "+".join(map(spelt, value))
+    if not isinstance(value, Section):
+        return str(value)
+    plain = type(value)()
+    changed = [n for n in field_types(type(value)) if getattr(value, n) != getattr(plain, n)]
+    kind = [value.kind] if isinstance(value, Kind) else []
+    return ".".join([*kind, *(f"{n}={spelt(getattr(value, n))}" for n in changed)]) or "same"
 
 
-def pairs(singles: list[Variant]) -> list[Variant]:
-    """Two changes at once, of different fields, that fit together."""
-    drawn = random.Random(0)
-    found: list[Variant] = []
-    while len(found) < PAIRS:
-        one, other = drawn.sample(singles, 2)
-        both = Variant(one.base, one.changes + other.changes)
-        [path.split(".")[0] if path != "attention" else path for path, _ in both.changes]
-        if one.base == other.base and len({p for p, _ in both.changes}) == len(both.changes) and fits(both):
-            found.append(both)
-    return found
-
-
-VARIANTS = all_variants()
-
-if __name__ == "__main__":
-    for v in VARIANTS:
-        print(v)
-    print(len(VARIANTS))
+SINGLES = [Variant(name, (change,)) for name, model in BASES.items() for change in alternatives(model, name)]
+PATTERNS = [Variant("gpt", changes) for changes in patterns()]
+VARIANTS = [*map(Variant, BASES), *SINGLES, *PATTERNS, *pairs(SINGLES + PATTERNS)]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import os
-import resource
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +105,7 @@ def test_everything_comes_back_bit_for_bit_in_the_tree_that_went_in(writer: Chec
     data, meta = {"next_index": 3, "名": [1, None]}, {"digest": "abc", "val/loss": 2.5}
     assert writer.save(7, **state, data=data, meta=meta, metric=2.5)
     writer.wait()
+    assert Checkpoints(writer.folder).restore(7).data == data
     restored = Checkpoints(writer.folder).restore(7, **shapes(state))
     assert (restored.step, restored.data, restored.meta) == (7, data, meta)
     for name, tree in state.items():
@@ -123,8 +123,8 @@ def test_everything_comes_back_bit_for_bit_in_the_tree_that_went_in(writer: Chec
 def test_a_restored_state_goes_through_cond_with_a_fresh_one(writer: CheckpointWriter):
     state = a_state()
     writer.save(1, **state, data={})
-    restored = writer.restore(1, **shapes(state)) if writer.wait() is None else None
-    assert restored is not None
+    writer.wait()
+    restored = writer.restore(1, **shapes(state))
     both = jax.lax.cond(True, lambda: restored.opt_state, lambda: OPTIMIZER.init(state["params"]))
     assert bits(both) == bits(state["opt_state"])
 
@@ -323,51 +323,42 @@ def test_files_that_are_lost_are_an_error_and_no_zeros(tmp_path: Path):
 # ---------------------------------------------------------------- saves that fail
 
 
-def fail_by_a_file(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.write_text("in the way")
+NOISE = {"params": {"w": np.random.default_rng(0).standard_normal(100_000)}}  # it does not compress
 
 
 @pytest.mark.bug("google/orbax#605", "keras-team/keras#23609")
-@pytest.mark.parametrize("raised_by", ["save", "wait", "close", "with"])
-def test_a_save_that_fails_in_the_background_is_told_with_its_step(tmp_path: Path, raised_by: str):
-    folder = tmp_path / "checkpoints"
-    writer = CheckpointWriter(folder, keep_last=1)
-    writer.save(1, **small())
+@pytest.mark.parametrize("told_by", ["save", "wait", "close", "with"])
+def test_a_full_disk_is_told_with_its_step_and_leaves_the_one_before(
+    tmp_path: Path, full_disk: Callable[[int], None], told_by: str
+):
+    writer = CheckpointWriter(tmp_path, keep_last=1)
+    writer.save(1, **small() | NOISE)
     writer.wait()
-    fail_by_a_file(folder)
-    writer.save(2, **small())
-    with pytest.raises(StoreError, match=r"checkpoint 2 was not saved in .*checkpoints: Not a directory"):
-        if raised_by == "save":
+    full_disk(100_000)
+    writer.save(2, **small() | NOISE)
+    with pytest.raises(StoreError, match=rf"checkpoint 2 was not saved in {tmp_path}: File too large$"):
+        if told_by == "save":
             writer.save(3, **small())
-        elif raised_by == "wait":
+        elif told_by == "wait":
             writer.wait()
-        elif raised_by == "close":
+        elif told_by == "close":
             writer.close()
         else:
             with writer:
                 pass
     with pytest.raises(StoreError, match="checkpoint 2 was not saved"):  # not forgotten once told
         writer.close()
+    assert Checkpoints(tmp_path).steps() == [1]  # it goes only once a newer one is complete
 
 
 @pytest.mark.bug("google/orbax#605", "keras-team/keras#23609")
-def test_a_full_disk_at_the_last_step_is_no_success(tmp_path: Path):
-    params = {"w": jax.random.normal(jax.random.key(0), (100_000,))}  # noise: it does not compress
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        with (
-            pytest.raises(StoreError, match=r"checkpoint 2 was not saved in .*: ") as error,
-            CheckpointWriter(tmp_path, keep_last=1) as writer,
-        ):
-            writer.save(1, **small() | {"params": params})
-            writer.wait()
-            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-            writer.save(2, **small() | {"params": params})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert "\n" not in str(error.value)
-    assert Checkpoints(tmp_path).steps() == [1]  # which goes only once a newer one is complete
+def test_a_folder_that_became_a_file_is_told_with_the_step(tmp_path: Path):
+    folder = tmp_path / "checkpoints"
+    writer = CheckpointWriter(folder, keep_last=1)
+    folder.rmdir()
+    folder.write_text("in the way")
+    with pytest.raises(StoreError, match=r"checkpoint 2 was not saved in .*checkpoints: Not a directory$"), writer:
+        writer.save(2, **small())
 
 
 def test_a_checkpoint_that_is_gone_when_it_should_be_there_is_told(tmp_path: Path):
@@ -379,13 +370,32 @@ def test_a_checkpoint_that_is_gone_when_it_should_be_there_is_told(tmp_path: Pat
         writer.close()
 
 
-def test_the_error_on_its_way_out_comes_first(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    folder = tmp_path / "checkpoints"
-    with pytest.raises(ZeroDivisionError), CheckpointWriter(folder, keep_last=1) as writer:
-        fail_by_a_file(folder)
-        writer.save(2, **small())
+def test_the_error_on_its_way_out_comes_first(
+    tmp_path: Path, full_disk: Callable[[int], None], caplog: pytest.LogCaptureFixture
+):
+    with pytest.raises(ZeroDivisionError), CheckpointWriter(tmp_path, keep_last=1) as writer:
+        full_disk(100_000)
+        writer.save(2, **small() | NOISE)
         raise ZeroDivisionError
     assert "checkpoint 2 was not saved" in caplog.text
+
+
+@pytest.mark.bug("liesel-devs/liesel#272")
+@pytest.mark.parametrize("what", ["a donated array", "a text", "no JSON"])
+def test_what_cannot_be_saved_is_refused_by_name_and_the_writer_goes_on(writer: CheckpointWriter, what: str):
+    state = small()
+    if what == "a donated array":
+        jax.jit(lambda tree: jax.tree.map(lambda x: x + 1, tree), donate_argnums=0)(state["params"])
+        message = "w has been donated or deleted"
+    elif what == "a text":
+        state["progress"] = {"name": "run"}
+        message = "name is neither an array nor a number: 'run'"
+    else:
+        state["data"] = {"count": np.int64(3)}
+        message = "int64 is not JSON serializable"
+    with pytest.raises((TypeError, ValueError), match=message):
+        writer.save(1, **state)
+    assert writer.save(1, **small())
 
 
 @pytest.mark.parametrize("place", ["/proc/checkpoints", "file"])

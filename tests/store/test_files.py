@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import os
-import resource
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txjax.store.files import StoreError, read_json, write_json, write_text
@@ -24,6 +24,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=25)
 @given(JSON)
 def test_json_comes_back(tmp_path_factory: pytest.TempPathFactory, data: object):
     path = tmp_path_factory.getbasetemp() / "data.json"
@@ -37,16 +38,12 @@ def test_a_number_that_json_does_not_have_is_refused_and_nothing_is_written(tmp_
     assert os.listdir(tmp_path) == []
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path):
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, full_disk: Callable[[int], None]):
     path = tmp_path / "config.json"
     write_text(path, "old")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        with pytest.raises(StoreError, match=r"cannot write .*config.json: File too large"):
-            write_text(path, "new" * 10_000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    full_disk(4096)
+    with pytest.raises(StoreError, match=r"cannot write .*config.json: File too large"):
+        write_text(path, "new" * 10_000)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["config.json"]
 

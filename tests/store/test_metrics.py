@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import resource
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -109,17 +108,13 @@ def test_without_tensorboard_there_is_the_jsonl(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
-def test_a_full_disk_is_an_error_from_the_call_that_tried(tmp_path: Path):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+def test_a_full_disk_is_an_error_from_the_call_that_tried(tmp_path: Path, full_disk: Callable[[int], None]):
     metrics = started(tmp_path)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
-    try:
-        with pytest.raises(StoreError, match=r"cannot write .*(metrics.jsonl|tfevents.*): File too large"):
-            for step in range(100):
-                metrics.scalars(step, {"train/loss": 1.0})
-            metrics.flush()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    full_disk(2000)
+    with pytest.raises(StoreError, match=r"cannot write .*(metrics.jsonl|tfevents.*): File too large"):
+        for step in range(100):
+            metrics.scalars(step, {"train/loss": 1.0})
+        metrics.flush()
 
 
 # ---------------------------------------------------------------- after a kill

@@ -112,7 +112,7 @@ def test_another_config_is_refused_leaf_by_leaf_and_changes_nothing(tmp_path: Pa
 
 def test_more_steps_are_another_experiment(tmp_path: Path):
     opened(tmp_path).close()
-    with pytest.raises(ConfigError, match="train.steps: 20 -> 40"):
+    with pytest.raises(ConfigError, match=r"train.steps: 20 -> 40"):
         opened(tmp_path, replace(CONFIG, train=replace(CONFIG.train, steps=40)))
 
 
@@ -191,9 +191,9 @@ def test_a_run_can_be_looked_at_while_it_is_written(tmp_path: Path):
 
 def test_what_is_no_run_says_so(tmp_path: Path):
     opened(tmp_path / "shakespeare").close()
-    with pytest.raises(ConfigError, match="there is no folder .*shakespear, did you mean 'shakespeare'"):
+    with pytest.raises(ConfigError, match=r"there is no folder .*shakespear, did you mean 'shakespeare'"):
         Run.read(tmp_path / "shakespear")
-    with pytest.raises(ConfigError, match="is no run, it has no config.json"):
+    with pytest.raises(ConfigError, match=r"is no run, it has no config.json"):
         Run.read(tmp_path)
 
 

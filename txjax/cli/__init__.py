@@ -42,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.formatter_class = argparse.RawDescriptionHelpFormatter
     command.add_options(options)
     known, rest = options.parse_known_args(arguments[1:])
+    from txjax.data.fetch import FetchError
     from txjax.store.files import StoreError
     from txjax.train.loop import TrainingStopped
 
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"txjax {name}: {error}", file=sys.stderr)
         return USER_ERROR
-    except (StoreError, TrainingStopped) as error:
+    except (FetchError, StoreError, TrainingStopped) as error:
         print(f"txjax {name}: {error}", file=sys.stderr)
         return STOPPED
 

@@ -60,7 +60,7 @@ _ALL = (
     ),
     Corpus(
         name="stories260K",
-        what="weights and tokenizer of a Llama of 260,032 parameters, trained on TinyStories",
+        what="weights and tokenizer of a Llama of 260,032 parameters",
         source="karpathy/tinyllamas, by way of ytmytm/llama2.c64",
         licence="MIT",
         files=_files(
@@ -82,7 +82,7 @@ _ALL = (
     ),
     Corpus(
         name="bpe_fixture",
-        what="1,015 lines of English with the merges and the vocabulary that byte-pair training on them must give",
+        what="English lines, and the merges that training on them must give",
         source="stanford-cs336/assignment1-basics",
         licence="MIT",
         files=_files(

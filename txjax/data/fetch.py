@@ -24,7 +24,7 @@ def fetch(name: str, say: Callable[[str], None], urls: Mapping[str, str] | None 
     """Bring the files of a corpus into the cache and return their paths; a file that is there and whole is kept.
 
     urls: other addresses by file name, for instance a mirror; the content must still have the pinned sha256.
-    say: called with a line for each file, before it is downloaded and after.
+    say: called with a line for each file before it is downloaded.
     Raises FetchError. What was received of a file stays beside it as FILE.part, and the next call goes on from there.
     """
     corpus = find(name)
@@ -32,12 +32,11 @@ def fetch(name: str, say: Callable[[str], None], urls: Mapping[str, str] | None 
     for file in corpus.files:
         path = cache() / corpus.name / file.name
         if path.is_file() and path.stat().st_size == file.size and _sha256(path) == file.sha256:
-            say(f"{corpus.name}/{file.name}: already at {path}")
+            say(f"{corpus.name}/{file.name}: already here")
         else:
             url = (urls or {}).get(file.name, file.url)
             say(f"{corpus.name}/{file.name}: {in_bytes(file.size)} from {url}")
             download(url, path, file.size, file.sha256)
-            say(f"{corpus.name}/{file.name}: at {path}")
         paths.append(path)
     return paths
 

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int
 from txjax.batch import Batch
 from txjax.models import Model
 from txjax.ops.sampling import filtered_logits, sample
+from txjax.schema import ConfigError
 
 BUCKET = 32  # prompt and cache lengths are rounded up to multiples of this, so that few programs are compiled
 
@@ -37,11 +38,11 @@ class Sampling:
     def __post_init__(self) -> None:
         for t in np.atleast_1d(self.temperature):
             if not (math.isfinite(t) and t >= 0):
-                raise ValueError(f"temperature must be 0 (greedy) or a positive number, got {t}")
+                raise ConfigError(f"temperature must be 0 (greedy) or a positive number, got {t}")
         if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k must be at least 1 or none, got {self.top_k}")
+            raise ConfigError(f"top_k must be at least 1 or none, got {self.top_k}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must be in (0, 1] or none, got {self.top_p}")
+            raise ConfigError(f"top_p must be in (0, 1] or none, got {self.top_p}")
 
 
 def generate(
@@ -59,14 +60,14 @@ def generate(
 
     A batch gives what its prompts give alone: row b draws its i-th token with the key (seeds[b], i).
     context: the most positions the model has, or None. Where prompt and tokens together exceed it: error raises
-    ValueError before anything runs; slide reads the last half of a text again, from position 0, each time the text
+    ConfigError before anything runs; slide reads the last half of a text again, from position 0, each time the text
     has filled the context.
     """
     _check_prompts(prompts, seeds, sampling.limit)
     longest = max(len(p) for p in prompts)
     if context is not None and longest + tokens > context + 1 and past_context == "error":
         # the last token drawn is never read, so that context + 1 tokens fit
-        raise ValueError(
+        raise ConfigError(
             f"a prompt of {longest} tokens and {tokens} new ones run past the context of {context}: "
             f"ask for at most {context + 1 - longest}, or choose past_context=slide"
         )
@@ -88,15 +89,15 @@ def generate(
 
 def _check_prompts(prompts: Sequence[Sequence[int]], seeds: Sequence[int], limit: int | None) -> None:
     if not prompts:
-        raise ValueError("there is no prompt: give at least one")
+        raise ConfigError("there is no prompt: give at least one")
     if len(seeds) != len(prompts):
-        raise ValueError(f"{len(prompts)} prompts need {len(prompts)} seeds, got {len(seeds)}")
+        raise ConfigError(f"{len(prompts)} prompts need {len(prompts)} seeds, got {len(seeds)}")
     for i, prompt in enumerate(prompts):
         if len(prompt) == 0:
-            raise ValueError(f"prompt {i} has no tokens: start it with the end-of-text id or any other")
+            raise ConfigError(f"prompt {i} has no tokens: start it with the end-of-text id or any other")
         if min(prompt) < 0 or (limit is not None and max(prompt) >= limit):
             bad = next(t for t in prompt if t < 0 or t >= (limit or t + 1))
-            raise ValueError(f"prompt {i} has the id {bad}, outside the vocabulary of {limit}")
+            raise ConfigError(f"prompt {i} has the id {bad}, outside the vocabulary of {limit}")
 
 
 def _draw(

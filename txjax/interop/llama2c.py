@@ -22,7 +22,7 @@ import numpy as np
 from txjax.config import Model
 from txjax.interop import table
 from txjax.interop.table import Row
-from txjax.models import Decoder, build, presets
+from txjax.models import Decoder, presets
 from txjax.nn.feedforwards.dense import Dense
 from txjax.ops.positions import Rope
 from txjax.schema import ConfigError, difference
@@ -93,8 +93,10 @@ def read(path: Path) -> Weights:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {reason(error)}") from None
     except (TypeError, ValueError):
-        raise ConfigError(f"{path} is no checkpoint of llama2.c: it has {size} bytes, and a header alone has 28") from None
-    model = build(_model(header, path, size))
+        raise ConfigError(
+            f"{path} is no checkpoint of llama2.c: it has {size} bytes, and a header alone has 28"
+        ) from None
+    model = Decoder(_model(header, path, size))
     shapes = _shapes(model)
     expected = 4 * (len(header) + sum(map(math.prod, shapes.values())))
     if size != expected:
@@ -112,7 +114,7 @@ def write(path: Path, weights: Weights) -> None:
     where the file cannot be written.
     """
     header = _header(weights.model)
-    model = build(weights.model)
+    model = Decoder(weights.model)
     tensors = table.write(TABLE, model, weights.params)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -5,7 +5,7 @@ from txjax.models.base import Model, Outputs
 from txjax.models.decoder import Decoder
 
 
-def build(config: ModelConfig) -> Decoder:
+def build(config: ModelConfig) -> Model:
     """The model that a config describes."""
     return Decoder(config)
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 from txjax.batch import Batch
 from txjax.nn.context import Knobs
 from txjax.ops.pytree import pytree
+from txjax.schema import ConfigError
 
 Params = Any
 Cache = Any
@@ -34,8 +35,16 @@ class Model(Protocol):
         """Initial parameters; a key gives the same values for each parameter that two models share."""
         ...
 
+    def shapes(self) -> Any:
+        """A tree like the parameters', of shapes and types."""
+        ...
+
     def axes(self) -> Any:
         """A tree like the parameters', of tuples with the logical name of each axis."""
+        ...
+
+    def knobs(self) -> Knobs:
+        """The config's own numbers, as values and not as constants of a program."""
         ...
 
     def apply(
@@ -67,9 +76,9 @@ class Model(Protocol):
 
 
 def check_length(length: int, limit: int | None, what: str) -> None:
-    """Raise ValueError where a sequence runs past a model's position table: an index there is clamped silently."""
+    """Raise ConfigError where a sequence runs past a model's position table: an index there is clamped silently."""
     if limit is not None and length > limit:
-        raise ValueError(
+        raise ConfigError(
             f"{what} of {length} tokens runs past model.context={limit}, the end of the position table: "
             "shorten it, or choose a position without a table such as model.position=rope"
         )

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from txjax.batch import Batch
 from txjax.config import Config
+from txjax.models.base import Model
 
 
 def count_parameters(tree: Any) -> int:
@@ -41,7 +42,7 @@ def matmul_flops(jaxpr: Any) -> int:
     return total
 
 
-def forward_flops(model: Any, batch_size: int, length: int) -> int:
+def forward_flops(model: Model, batch_size: int, length: int) -> int:
     """Matrix-product FLOPs of one forward pass over a batch, head included, scores counted in full (not halved for
     the causal mask).
     """
@@ -53,7 +54,7 @@ def forward_flops(model: Any, batch_size: int, length: int) -> int:
     return matmul_flops(jax.make_jaxpr(forward)(model.shapes(), tokens).jaxpr)
 
 
-def train_flops_per_token(model: Any, length: int) -> float:
+def train_flops_per_token(model: Model, length: int) -> float:
     """Model FLOPs of one training token at a sequence length: three forward passes, what is computed again for memory
     not counted. Divided by seconds a token and the device's peak it is the model FLOPs utilisation (MFU) of
     Chowdhery et al. 2022, appendix B.
@@ -61,11 +62,15 @@ def train_flops_per_token(model: Any, length: int) -> float:
     return 3 * forward_flops(model, 1, length) / length
 
 
-def memory(model: Any, config: Config) -> dict[str, float]:
+def memory(model: Model, config: Config) -> dict[str, float]:
     """Bytes of one unsharded copy of what training holds, by what it is, and of a token in the cache of generation."""
     shapes = model.shapes()
     parameters = _bytes(shapes)
     moments = jax.eval_shape(config.optim.optimizer.direction(model.axes()).init, shapes)
+
+    def cache_of_one(params: Any) -> Any:
+        return model.prefill(params, Batch(tokens=jnp.zeros((1, 1), jnp.int32)), 1)[1]
+
     rows = config.train.batch_size // config.train.accumulation
     tokens = rows * config.context
     return {
@@ -74,11 +79,11 @@ def memory(model: Any, config: Config) -> dict[str, float]:
         "optimizer": _bytes(moments),
         f"activations of {rows} x {config.context} tokens": saved_activations(model, rows, config.context),
         "logits held at once": min(tokens, config.train.loss_chunk or tokens) * config.model.vocab * 4,
-        "cache, a token": _bytes(jax.eval_shape(lambda: model.empty_cache(1, 1).states)),
+        "cache, a token": _bytes(jax.eval_shape(cache_of_one, shapes)),
     }
 
 
-def saved_activations(model: Any, batch_size: int, length: int) -> float:
+def saved_activations(model: Model, batch_size: int, length: int) -> float:
     """Bytes that a forward pass up to the hidden states leaves for the backward pass, under the config's remat."""
 
     def pullback(params: Any, tokens: Any) -> Any:

@@ -22,6 +22,7 @@ from txjax.nn.parameters import declare, initialise, is_spec
 from txjax.nn.stack import stack
 from txjax.ops.linear import linear
 from txjax.ops.masks import Causal, Mask, SameSegment
+from txjax.schema import ConfigError
 
 
 class Cache(NamedTuple):
@@ -160,7 +161,7 @@ class Decoder:
     def prefill(self, params: Params, batch: Batch, cache_len: int) -> tuple[Float[Array, "B V"], Cache]:
         B, T = batch.tokens.shape
         if cache_len < T:
-            raise ValueError(f"prompts of {T} tokens do not fit a cache of {cache_len}")
+            raise ConfigError(f"prompts of {T} tokens do not fit a cache of {cache_len}")
         lengths_B = (
             jnp.full(B, T, jnp.int32) if batch.segments is None else (batch.segments > 0).sum(1, dtype=jnp.int32)
         )

@@ -75,7 +75,7 @@ class Layout:
             yield
 
 
-def make_layout(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Layout:
+def make_layout(config: MeshConfig, devices: Sequence[Any] | None = None) -> Layout:
     """The config's mesh over the given devices, or over all of them; ConfigError where the sizes do not fit."""
     devices = jax.devices() if devices is None else devices
     sizes = resolve(config, len(devices))

@@ -1,10 +1,10 @@
 """Checkpoints by step, each complete or not there: parameters, optimizer state, progress, data position, meta data.
 
     checkpoints/STEP/params/ opt_state/ progress/      pytrees of arrays (orbax; typed random keys are welcome)
-    checkpoints/STEP/data/ meta/                       JSON, of process 0
-    checkpoints/STEP/manifest/                         JSON: val/loss, and what the pytrees hold, leaf by leaf
+    checkpoints/STEP/meta/                             JSON of process 0: the data's position, val/loss, what else the
+                                                       caller gives, and what the pytrees hold, leaf by leaf
 
-Each piece is an item of its own, so that any of them can be restored alone.
+Each tree is an item of its own, so that any of them can be restored alone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import contextlib
 import json
 import logging
 import math
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -24,7 +26,7 @@ from etils import epath
 
 from txjax.schema import ConfigError
 from txjax.store.files import StoreError, reason
-from txjax.store.layout import JSONS, TREES, complete_steps, manifest, prepare, remove
+from txjax.store.layout import TREES, complete_steps, out_of_view, prepare, read_meta
 from txjax.store.leaves import describe, filled, mismatches, target
 from txjax.store.processes import on_first
 
@@ -65,7 +67,7 @@ class Checkpoints:
 
     def metric(self, step: int) -> float | None:
         """The val/loss that a checkpoint was saved with, or None."""
-        return manifest(self.folder / str(step))["metric"]
+        return read_meta(self.folder / str(step))["metric"]
 
     def find(self, which: int | Literal["latest", "best"]) -> int:
         """The step meant; ConfigError that lists what there is where there is no such checkpoint."""
@@ -85,19 +87,12 @@ class Checkpoints:
         cast, nothing keeps an initial value. StoreError where the files cannot be read.
         """
         folder = self.folder / str(self.find(step))
+        meta = read_meta(folder)
         asked = {"params": params, "opt_state": opt_state, "progress": progress}
         asked = {name: tree for name, tree in asked.items() if tree is not None}
-        self._refuse_other(folder, asked)
-        pieces: dict[str, Any] = {
-            name: ocp.args.StandardRestore(target(tree)) for name, tree in asked.items() if jax.tree.leaves(tree)
-        }
-        pieces |= {name: ocp.args.JsonRestore() for name in ("data", "meta")}
-        try:
-            with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
-                restored = checkpointer.restore(folder, args=ocp.args.Composite(**pieces))
-        except Exception as error:
-            raise StoreError(f"cannot read the checkpoint {folder}: {reason(error)}") from error
-        return Restored(step=step, **{name: restored.get(name, asked.get(name)) for name in (*TREES, "data", "meta")})
+        _refuse_other(folder, meta["leaves"], asked)
+        trees = asked | _read(folder, {name: tree for name, tree in asked.items() if jax.tree.leaves(tree)})
+        return Restored(step=step, data=meta["data"], meta=meta["meta"], **dict.fromkeys(TREES) | trees)
 
     def look(self, step: int, piece: Literal["params", "opt_state", "progress"] = "params") -> Any:
         """A piece as dicts and lists of numpy arrays, without knowing its tree: only to look.
@@ -114,12 +109,6 @@ class Checkpoints:
             raise StoreError(f"cannot read {folder}: {reason(error)}") from error
         finally:
             handler.close()
-
-    def _refuse_other(self, folder: Path, asked: dict[str, Any]) -> None:
-        saved = manifest(folder)["leaves"]
-        lines = [f"  {name}/{line}" for name in asked for line in mismatches(saved[name], describe(asked[name]))]
-        if lines:
-            raise ConfigError(f"the checkpoint {folder} is of another model or optimizer:\n" + "\n".join(lines))
 
 
 class CheckpointWriter(Checkpoints):
@@ -143,6 +132,7 @@ class CheckpointWriter(Checkpoints):
             ocp.CompositeCheckpointHandler(),
             async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
         )
+        self._remover = ThreadPoolExecutor(max_workers=1)
         self._pending: int | None = None  # a step that is being written
         self._failure: StoreError | None = None
 
@@ -177,10 +167,10 @@ class CheckpointWriter(Checkpoints):
         trees = dict(zip(TREES, (params, opt_state, progress), strict=True))
         leaves = {name: describe(tree) for name, tree in trees.items()}
         best_by = None if metric is None or not math.isfinite(metric) else float(metric)
-        jsons = dict(zip(JSONS, (data, meta or {}, {"metric": best_by, "leaves": leaves}), strict=True))
-        json.dumps(jsons)  # what JSON does not have is a TypeError here and not in a thread
+        contents = {"data": data, "meta": meta or {}, "metric": best_by, "leaves": leaves}
+        json.dumps(contents)  # what JSON does not have is a TypeError here and not in a thread
         pieces: dict[str, Any] = {name: ocp.args.StandardSave(filled(tree)) for name, tree in trees.items()}
-        pieces |= {name: ocp.args.JsonSave(piece) for name, piece in jsons.items()}
+        pieces["meta"] = ocp.args.JsonSave(contents)
         self._pending = step
         try:
             self._saver.save(self.folder / str(step), args=ocp.args.Composite(**pieces))
@@ -204,18 +194,19 @@ class CheckpointWriter(Checkpoints):
         on_first(self._prune)
 
     def close(self) -> None:
-        """Wait, and let orbax's threads go. StoreError unless the last checkpoint begun is complete on the disk."""
+        """Wait, and let the threads go. StoreError unless the last checkpoint begun is complete on the disk."""
         try:
             self.wait()
         finally:
+            self._remover.shutdown()
             with contextlib.suppress(Exception):  # `wait` has told
                 self._saver.close()
 
     def _prune(self) -> None:
-        """Remove what need not be kept."""
+        """Remove what need not be kept: from view now, from the disk in the background."""
         steps = self.steps()
         for step in set(steps[: -self._keep_last]) - {self.best()}:
-            remove(self.folder / str(step))
+            self._remover.submit(shutil.rmtree, out_of_view(self.folder / str(step)), ignore_errors=True)
 
     def _failed(self, error: Exception) -> StoreError:
         self._failure = StoreError(f"checkpoint {self._pending} was not saved in {self.folder}: {reason(error)}")
@@ -224,13 +215,31 @@ class CheckpointWriter(Checkpoints):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, _: object, on_its_way: BaseException | None, __: object) -> None:
         try:
             self.close()
         except StoreError as error:
-            if kind is None:
+            if on_its_way is None:
                 raise
-            log.error("%s", error)  # the error on its way out comes first
+            if on_its_way is not error:
+                log.error("%s", error)  # what is on its way out comes first
+
+
+def _read(folder: Path, trees: dict[str, Any]) -> dict[str, Any]:
+    if not trees:
+        return {}
+    pieces = {name: ocp.args.StandardRestore(target(tree)) for name, tree in trees.items()}
+    try:
+        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+            return dict(checkpointer.restore(folder, args=ocp.args.Composite(**pieces)).items())
+    except Exception as error:
+        raise StoreError(f"cannot read the checkpoint {folder}: {reason(error)}") from error
+
+
+def _refuse_other(folder: Path, saved: dict[str, dict[str, str]], asked: dict[str, Any]) -> None:
+    lines = [f"  {name}/{line}" for name in asked for line in mismatches(saved[name], describe(asked[name]))]
+    if lines:
+        raise ConfigError(f"the checkpoint {folder} is of another model or optimizer:\n" + "\n".join(lines))
 
 
 def _quiet() -> None:

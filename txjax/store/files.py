@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ def reason(error: BaseException) -> str:
     """Why, in a few words: the system's own where it has them, else the first line of the message."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
+    if found := re.search(r"os_error_code='(\d+)'", str(error)):  # at the end of tensorstore's long messages
+        return os.strerror(int(found[1]))
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 

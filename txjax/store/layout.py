@@ -11,7 +11,6 @@ from typing import Any
 from txjax.store.files import StoreError, read_json, reason
 
 TREES = ("params", "opt_state", "progress")
-JSONS = ("data", "meta", "manifest")
 UNFINISHED = ".orbax-checkpoint-tmp"  # orbax's ending for a save that has not been completed
 REMOVED = ".removed"  # ours, for a checkpoint that is being removed
 
@@ -24,9 +23,9 @@ def complete_steps(folder: Path) -> list[int]:
     return sorted(int(entry.name) for entry in entries if _is_step(entry) and _is_complete(entry))
 
 
-def manifest(folder: Path) -> dict[str, Any]:
-    """A checkpoint's val/loss, and what its pytrees hold."""
-    return read_json(folder / "manifest" / "metadata")
+def read_meta(checkpoint: Path) -> dict[str, Any]:
+    """A checkpoint's JSON: data, metric, meta and leaves."""
+    return read_json(checkpoint / "meta" / "metadata")
 
 
 def prepare(folder: Path) -> None:
@@ -45,14 +44,13 @@ def prepare(folder: Path) -> None:
         raise StoreError(f"cannot write in {folder}: {reason(error)}: use another --workdir") from error
 
 
-def remove(path: Path) -> None:
-    """Remove a checkpoint. Renamed first: a kill on the way leaves no half of one behind."""
-    removed = path.with_name(f"{path.name}{REMOVED}")
+def out_of_view(checkpoint: Path) -> Path:
+    """Rename a checkpoint that is to be removed: a kill while that goes on leaves no half of one behind."""
+    removed = checkpoint.with_name(f"{checkpoint.name}{REMOVED}")
     try:
-        path.rename(removed)
-        shutil.rmtree(removed)
+        return checkpoint.rename(removed)
     except OSError as error:
-        raise StoreError(f"cannot remove the old checkpoint {path}: {reason(error)}") from error
+        raise StoreError(f"cannot remove the old checkpoint {checkpoint}: {reason(error)}") from error
 
 
 def _is_step(entry: Path) -> bool:
@@ -61,7 +59,7 @@ def _is_step(entry: Path) -> bool:
 
 def _is_complete(folder: Path) -> bool:
     """A folder that got its final name with all its pieces; orbax alone would take an empty one for a checkpoint."""
-    return (folder / "_CHECKPOINT_METADATA").is_file() and all(_filled(folder / name) for name in (*TREES, *JSONS))
+    return (folder / "_CHECKPOINT_METADATA").is_file() and all(_filled(folder / name) for name in (*TREES, "meta"))
 
 
 def _filled(folder: Path) -> bool:

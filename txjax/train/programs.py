@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from txjax.batch import Batch
 from txjax.config import Config
-from txjax.models import Decoder
+from txjax.models import Model
 from txjax.nn.parameters import path_name
 from txjax.parallel import Layout
 from txjax.train.state import Hyper, State, hyper, initial_state
@@ -25,7 +25,7 @@ class Programs:
     """Use inside layout.scope()."""
 
     config: Config
-    model: Decoder
+    model: Model
     layout: Layout
 
     @cached_property

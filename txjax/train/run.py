@@ -12,7 +12,7 @@ from txjax.config import Config
 from txjax.data.dataset import Dataset
 from txjax.data.pipeline import TrainBatches, evaluation_batches
 from txjax.decode import Sampling, generate
-from txjax.models import Decoder, build
+from txjax.models import Model, build
 from txjax.models.costs import count_parameters, train_flops_per_token
 from txjax.parallel import check_batch, make_layout
 from txjax.store import Run
@@ -67,7 +67,7 @@ def train_run(
                 return outcome, str(run.folder)
 
 
-def introduce(report: Reporter, run: Run, config: Config, model: Decoder, dataset: Dataset, programs: Programs) -> None:
+def introduce(report: Reporter, run: Run, config: Config, model: Model, dataset: Dataset, programs: Programs) -> None:
     """The lines that a run begins with."""
     devices = jax.devices()
     report.say(f"run        {run.folder}")
@@ -101,7 +101,7 @@ class Watch:
     config: Config
     run: Run
     dataset: Dataset
-    model: Decoder
+    model: Model
     programs: Programs
     writer: Any
     metrics: Any

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from txjax.config import Config
-from txjax.models import Decoder
+from txjax.models import Model
 from txjax.nn.context import Knobs
 from txjax.ops.pytree import pytree
 
@@ -42,7 +42,7 @@ class Hyper:
     model: Knobs
 
 
-def hyper(config: Config, model: Decoder) -> Hyper:
+def hyper(config: Config, model: Model) -> Hyper:
     """The config's numbers as arrays: Python floats would be constants of the program, or weakly typed."""
     return Hyper(
         learning_rate=jnp.asarray(config.optim.learning_rate, jnp.float32),
@@ -51,7 +51,7 @@ def hyper(config: Config, model: Decoder) -> Hyper:
     )
 
 
-def initial_state(config: Config, model: Decoder, params: Any = None) -> State:
+def initial_state(config: Config, model: Model, params: Any = None) -> State:
     """Everything that a run starts from, as a function of the config alone, or with the weights given."""
     weights, run = jax.random.split(jax.random.key(config.train.seed))
     params = model.init(weights) if params is None else params

@@ -40,6 +40,19 @@ class SelfAttention(Mixer, kind="attention"):
     def check(self) -> None:
         require(self.window is None or self.window > 0, f"window must be at least 1 or none, got {self.window}")
 
+    def validate(self, model: Model) -> None:
+        heads = model.attention
+        fused = heads.implementation in ("xla", "cudnn")
+        require(
+            not fused or heads.softcap is None,
+            f"attention.softcap needs attention.implementation plain or blockwise, got {heads.implementation}",
+        )
+        require(
+            not fused or model.dropout == 0 or "attention" not in model.dropout_sites,
+            f"attention.implementation={heads.implementation} drops no attention weights: use plain or blockwise, or "
+            "take attention out of dropout_sites",
+        )
+
     def module(self, model: Model, name: str) -> AttentionModule:
         return AttentionModule(self, model, name=name)
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from txjax.ops.masks import Bias, Mask
+from txjax.schema import ConfigError
 
 
 def library_attention(
@@ -27,14 +28,14 @@ def library_attention(
 ) -> tuple[Float[Array, "B N T H"], None]:
     """See txjax.ops.attention. The library gives a query without keys the mean of all values: here it is zero."""
     if softcap is not None:
-        raise ValueError(f"attention.implementation={implementation} has no softcap: use plain or blockwise")
+        raise ConfigError(f"attention.implementation={implementation} has no softcap: use plain or blockwise")
     if dropout is not None:
-        raise ValueError(
+        raise ConfigError(
             f"attention.implementation={implementation} drops no attention weights: "
             "use plain or blockwise, or take attention out of model.dropout_sites"
         )
     if implementation == "cudnn" and jax.default_backend() != "gpu":
-        raise ValueError(f"attention.implementation=cudnn needs an NVIDIA GPU, found {jax.default_backend()}: use xla")
+        raise ConfigError(f"attention.implementation=cudnn needs an NVIDIA GPU, found {jax.default_backend()}: use xla")
     key_S = jnp.arange(k_BKSH.shape[2])
     visible = None if mask is None else mask(query_BT, key_S)
     q_BTNH, k_BSKH, v_BSKH = (jnp.swapaxes(x, 1, 2) for x in (q_BNTH, k_BKSH, v_BKSH))

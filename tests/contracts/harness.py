@@ -1,0 +1,66 @@
+"""What the contract tests share: weights and tokens that make differences visible, and cheap ways to run a model."""
+
+from __future__ import annotations
+
+import zlib
+from functools import cache, partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from txjax.batch import Batch
+from txjax.models.decoder import Decoder
+from txjax.nn.parameters import is_spec, path_name
+from variants import LENGTH, VOCAB
+from txjax.config import Model
+
+# float32 keeps 6e-8; sums of up to 128 terms in another order, through four layers, were seen to differ by 1e-6 of the
+# largest logit. bfloat16 keeps 4e-3.
+TOLERANCE = {"float32": 1e-5, "bfloat16": 5e-2}
+
+# Two rows without a repeated token, so that a gradient with respect to a token's embedding is one position's.
+TOKENS = np.stack([np.random.default_rng(row).permutation(VOCAB)[:LENGTH] for row in range(2)]).astype(np.int32)
+
+
+@cache
+def parameters(model: Model) -> Any:
+    """Weights with a spread of 0.2 around what each is initialised to, biases and gains too: at initialisation scores
+    are near zero and biases are zero, and much would go unseen. A leaf's values depend on its path and shape alone.
+    """
+
+    def draw(path: tuple[Any, ...], spec: Any) -> jax.Array:
+        random = np.random.default_rng(zlib.crc32(path_name(path).encode()))
+        return jax.numpy.asarray(spec.mean + 0.2 * random.standard_normal(spec.value.shape), np.float32)
+
+    return jax.tree_util.tree_map_with_path(draw, Decoder(model).specs, is_leaf=is_spec)
+
+
+@cache
+def logits(model: Model, length: int = LENGTH) -> np.ndarray:
+    """Of the first `length` tokens, each operation by itself: no program to compile, and layers in a Python loop."""
+    return run(model, Batch(tokens=TOKENS[:, :length]))
+
+
+def run(model: Model, batch: Batch, params: Any = None) -> np.ndarray:
+    with jax.disable_jit():
+        return np.asarray(Decoder(model).apply(parameters(model) if params is None else params, batch).logits)
+
+
+def assert_close(got: Any, want: Any, tolerance: float) -> None:
+    """Equal up to `tolerance` times the largest entry of `want`, over all leaves of a tree."""
+    got, want = jax.tree.leaves(got), jax.tree.leaves(want)
+    assert len(got) == len(want)
+    largest = max(float(np.abs(np.asarray(w, np.float64)).max(initial=0)) for w in want)
+    for one, other in zip(got, want, strict=True):
+        assert np.shape(one) == np.shape(other)
+        off = np.abs(np.asarray(one, np.float64) - np.asarray(other, np.float64)).max(initial=0)
+        assert off <= tolerance * max(largest, 1e-3), f"off by {off:.3g} where the largest entry is {largest:.3g}"
+
+
+def compiled(function: Any, *arguments: Any, **jit: Any) -> Any:
+    """The function's program, compiled without the optimisations that cost most of a small program's compile time."""
+    options = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
+    if jax.__version_info__ < (0, 11):  # gone since; the old emitters compile five times as fast
+        options["xla_cpu_use_fusion_emitters"] = False
+    return jax.jit(function, **jit).trace(*arguments).lower().compile(options)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import hypothesis
+import jaxtyping
 import pytest
 
 DEVICES = "--xla_force_host_platform_device_count"
@@ -15,6 +16,8 @@ if DEVICES not in (flags := os.environ.get("XLA_FLAGS", "")):
     os.environ["XLA_FLAGS"] = f"{flags} {DEVICES}=8".strip()
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+jaxtyping.install_import_hook("txjax.ops", "beartype.beartype")  # shapes and types at the boundaries of ops
 
 hypothesis.settings.register_profile("txjax", deadline=None)  # the first example compiles
 hypothesis.settings.load_profile("txjax")

@@ -23,6 +23,7 @@ LAYERS = (
     ("data", "parallel", "store"),
     ("decode", "probe", "interop"),
     ("train",),
+    ("api",),
     ("view",),
     ("lab",),
     ("api",),

@@ -35,11 +35,14 @@ def initial() -> dict[str, Any]:
 
 def update(state: dict[str, Any]) -> dict[str, Any]:
     """A step after which one wrong bit anywhere has grown into all of it. In numpy: nothing to compile."""
-    (momentum,), key = state["opt_state"], state["progress"]["key"] * np.uint32(1664525) + np.uint32(1013904223)
-    momentum = np.float32(0.9) * momentum + state["params"]["x"]
-    x = np.float32(3.8) * state["params"]["x"] * (1 - state["params"]["x"]) * (1 + key[0] % 8 * np.float32(1e-3))
-    half = (state["params"]["half"] * 3 + momentum[:7].astype(jnp.bfloat16)) % 5
-    return {"params": {"x": x, "half": half}, "opt_state": (momentum,), "progress": {"key": key}}
+    params, (momentum,), key = state["params"], state["opt_state"], state["progress"]["key"]
+    x, half = params["x"], params["half"]
+    key = key * np.uint32(1664525) + np.uint32(1013904223)
+    momentum = np.float32(0.9) * momentum + x
+    x = (3.8 + key[0] % 8 * 1e-3) * x * (1 - x)
+    half = (half * 3 + momentum[:7]) % 5
+    params = {"x": x.astype(np.float32), "half": half.astype(jnp.bfloat16)}
+    return {"params": params, "opt_state": (momentum,), "progress": {"key": key}}
 
 
 def on_device(state: dict[str, Any]) -> dict[str, Any]:

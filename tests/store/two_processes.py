@@ -1,4 +1,4 @@
-"""One run of two processes over loopback: `two_processes.py FOLDER PORT INDEX`. Prints what it sees, a JSON line each."""
+"""One run of two processes over loopback: `two_processes.py FOLDER PORT INDEX`. Prints JSON of what it sees."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def get_config() -> Config:
-    from txjax import presets
+    from txjax.models import presets
     from txjax.config import BPE, Config, Cosine, Data, Log, Optim, Train
 
     return Config(

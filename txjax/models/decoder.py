@@ -53,7 +53,7 @@ class DecoderModule(nn.Module):
         if "embedding" in model.dropout_sites:
             x_BTD = context.drop(x_BTD, "embedding", model.num_layers)
         x_BTD = constrain(x_BTD, "batch", "length", "embed")
-        sow(self, context, "embedding", x_BTD)
+        sow(self, context, "embedded", x_BTD)
         x_BTD, states = stack(model, x_BTD, context, states)
         if model.norm_placement != "post":  # a post-norm stack has normalised its stream already
             x_BTD = Norm(model.norm, name="final_norm")(x_BTD)

@@ -174,7 +174,7 @@ class _Events:
         self._add(0, file_version="brain.Event:2")
         # "Started at this step: forget it and what comes after." TensorBoard does not heed the first start that it
         # reads, so a new run says it, too.
-        self._add(0 if resume_step is None else resume_step + 1, session_log={"status": "START"})
+        if resume_step is not None: self._add(resume_step + 1, session_log={"status": "START"})
         self._add(0, summary=_hparams(hyperparameters))
         self.flush()
 

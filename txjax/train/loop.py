@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import jax
 
 from txjax.batch import Batch
-from txjax.config import Train
+from txjax.config import Log, Train
 from txjax.parallel.processes import any_process
 from txjax.train.evaluate import Evaluation
 from txjax.train.meter import Interval, Meter
-from txjax.train.state import Hyper, State
+from txjax.train.state import State
 from txjax.train.step import StepMetrics
+from txjax.train.stop import Stop
+
+TakeStep = Callable[[State, Batch], tuple[State, StepMetrics]]
 
 
 class TrainingStopped(Exception):
@@ -31,21 +32,24 @@ class Batches(Protocol):
 
 
 class Observer(Protocol):
-    """Whom the loop tells; the run's folder, the progress bar and the callbacks are behind it."""
+    """Whom the loop tells; the run's folder, the progress bar and the samples are behind it."""
 
     def stepped(self, step: int) -> None: ...
     def measured(self, interval: Interval) -> None: ...
-    def evaluate(self, step: int, state: State) -> Evaluation: ...
+    def evaluate(self, step: int, params: Any) -> Evaluation: ...
+    def sample(self, step: int, params: Any) -> None: ...
     def save(self, step: int, state: State, data: dict[str, Any], evaluation: Evaluation | None) -> None: ...
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. reason: finished, signal (SIGTERM), or patience (val/loss rose too often in a row)."""
+    """How a run ended. finished: at train.steps. patience: val/loss had not fallen for train.patience evaluations.
+    signal: a signal asked for it. evaluation: the last one of this start.
+    """
 
     step: int
-    reason: str
-    evaluation: Evaluation | None
+    reason: Literal["finished", "patience", "signal"]
+    evaluation: Evaluation | None = None
 
 
 @dataclass
@@ -56,8 +60,9 @@ class Patience:
     best: float = float("inf")
     stale: int = 0
 
-    def judge(self, loss: float) -> None:
-        self.best, self.stale = (loss, 0) if loss < self.best else (self.best, self.stale + 1)
+    def judge(self, losses: Iterable[float]) -> None:
+        for loss in losses:
+            self.best, self.stale = (loss, 0) if loss < self.best else (self.best, self.stale + 1)
 
     @property
     def over(self) -> bool:
@@ -66,49 +71,59 @@ class Patience:
 
 def fit(
     train: Train,
-    log_every: int,
+    log: Log,
     state: State,
-    hyper: Hyper,
     batches: Batches,
-    step_program: Callable[[State, Batch, Hyper], tuple[State, StepMetrics]],
+    take_step: TakeStep,
     observer: Observer,
     meter: Meter,
-    place: Any,
     patience: Patience,
+    stop: Stop,
 ) -> Outcome:
-    """Train from state.step to train.steps. place: the sharding of a batch.
+    """Train from state.step to train.steps.
 
     Metrics are fetched one logging interval late, so that the device always has work, and all of them before every
     checkpoint, so that a run that goes on from it repeats and misses none. Raises TrainingStopped by
     train.non_finite, before a checkpoint is written.
     """
     step, evaluation = int(state.step), None
-    with graceful_stop() as stop:
-        while step < train.steps:
-            state, metrics = step_program(state, to_devices(next(batches), place), hyper)
-            step += 1
-            meter.add(step, metrics)
-            observer.stepped(step)
-            # the processes of a run stop at one step: they ask each other, but not at every step
-            stopping = (jax.process_count() == 1 or step % log_every == 0) and any_process(stop.asked)
-            ending = step == train.steps or stopping
-            evaluating = step == train.steps or due(step, train.evaluate_every)
-            saving = ending or due(step, train.checkpoint_every)
-            intervals = meter.drain() if evaluating or saving else meter.turn() if step % log_every == 0 else []
-            for interval in intervals:
-                judge(train, interval)
-                observer.measured(interval)
-            if evaluating:
-                evaluation = observer.evaluate(step, state)
-                patience.judge(evaluation.loss)
-                saving |= patience.over
-            if saving:
-                observer.save(step, state, batches.get_state(), evaluation if evaluating else None)
-            if evaluating or saving:
-                meter.restart_clock()
-            if step < train.steps and (stopping or patience.over):
-                return Outcome(step, "signal" if stopping else "patience", evaluation)
+    while step < train.steps:
+        state, metrics = take_step(state, next(batches))
+        step += 1
+        meter.add(step, metrics)
+        observer.stepped(step)
+        last = step == train.steps
+        stopping = asked(stop, step, log.every)
+        evaluating = last or due(step, train.evaluate_every)
+        sampling = evaluating or due(step, log.samples)
+        saving = last or stopping or due(step, train.checkpoint_every)
+        pausing = evaluating or sampling or saving
+        for interval in meter.drain() if pausing else meter.turn() if due(step, log.every) else []:
+            observer.measured(interval)
+            judge(train, interval)
+        if evaluating:
+            evaluation = observer.evaluate(step, state.params)
+            patience.judge([evaluation.loss])
+        if sampling:
+            observer.sample(step, state.params)
+        if saving or patience.over:
+            observer.save(step, state, batches.get_state(), evaluation if evaluating else None)
+        if pausing:
+            meter.restart_clock()
+        if not last and (stopping or patience.over):
+            return Outcome(step, "signal" if stopping else "patience", evaluation)
     return Outcome(step, "finished", evaluation)
+
+
+def due(step: int, every: int | None) -> bool:
+    return every is not None and step % every == 0
+
+
+def asked(stop: Stop, step: int, every: int) -> bool:
+    """Whether the run has been asked to stop. Its processes stop at one step, so they ask each other now and then."""
+    if jax.process_count() == 1:
+        return stop.asked
+    return due(step, every) and any_process(stop.asked)
 
 
 def judge(train: Train, interval: Interval) -> None:
@@ -117,46 +132,12 @@ def judge(train: Train, interval: Interval) -> None:
         row = int(metrics.in_a_row)
         if row and train.non_finite == "stop":
             raise TrainingStopped(
-                f"step {step}: the loss ({float(metrics.loss)}) or its gradient (norm {float(metrics.grad_norm)}) is "
-                "not finite: lower optim.learning_rate, or set train.non_finite=skip"
+                f"step {step}: the loss ({float(metrics.loss)}), its gradient (norm {float(metrics.grad_norm)}) or the "
+                f"update (norm {float(metrics.update_norm)}) is not finite: lower optim.learning_rate, or set "
+                "train.non_finite=skip"
             )
         if row > train.max_skips:
             raise TrainingStopped(
                 f"step {step}: {row} steps in a row were not finite, more than train.max_skips={train.max_skips}: "
                 "lower optim.learning_rate"
             )
-
-
-def to_devices(batch: Batch, place: Any) -> Batch:
-    """This process's rows of a batch, as the global array they are a part of."""
-    if jax.process_count() == 1:
-        return jax.device_put(batch, place)
-    return jax.tree.map(lambda x: jax.make_array_from_process_local_data(place, x), batch)
-
-
-def due(step: int, every: int | None) -> bool:
-    return every is not None and step % every == 0
-
-
-@dataclass
-class Stop:
-    asked: bool = False
-
-
-@contextmanager
-def graceful_stop() -> Iterator[Stop]:
-    """Turns SIGTERM into a flag that the loop reads after each step, while the context lasts."""
-    stop = Stop()
-
-    def ask(number: int, frame: Any) -> None:
-        stop.asked = True
-
-    try:
-        before = signal.signal(signal.SIGTERM, ask)
-    except ValueError:  # not the main thread: signals are somebody else's
-        yield stop
-        return
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -28,6 +28,10 @@ class Programs:
     model: Model
     layout: Layout
 
+    def check(self) -> None:
+        """ConfigError where the mesh does not divide the model."""
+        self.layout.parameters(self.model.axes(), self.model.shapes())
+
     @cached_property
     def hyper(self) -> Hyper:
         return jax.device_put(hyper(self.config, self.model), self.layout.replicated())
@@ -43,7 +47,8 @@ class Programs:
         def place(path: tuple[Any, ...], leaf: Any) -> jax.ShapeDtypeStruct:
             # an optimizer's moment lies where its parameter does: its path ends in the parameter's
             name = path_name(path)
-            found = next((p for n, p in by_name.items() if name.endswith(n) and leaf.ndim == len(p.spec)), replicated)
+            mine = (p for n, p in by_name.items() if f"/{name}".endswith(f"/{n}") and leaf.ndim == len(p.spec))
+            found = next(mine, replicated)
             return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=found)
 
         return jax.tree_util.tree_map_with_path(place, shapes)
@@ -66,12 +71,22 @@ class Programs:
         compiled = step.lower(self.state, self._shapes(batch), self.hyper).compile()
         return compiled, time.perf_counter() - start
 
+    def to_devices(self, batch: Batch) -> Batch:
+        """This process's rows of a batch, as the global array that they are a part of."""
+        if jax.process_count() == 1:
+            return jax.device_put(batch, self._batch_place)
+        return jax.tree.map(lambda x: jax.make_array_from_process_local_data(self._batch_place, x), batch)
+
+    @cached_property
+    def _batch_place(self) -> jax.sharding.NamedSharding:
+        return self.layout.batch()
+
     @cached_property
     def evaluation_step(self) -> Callable[[Any, Batch, Any], tuple[Array, Array]]:
         return jax.jit(make_evaluation_step(self.model, self.config), out_shardings=self.layout.replicated())
 
     def _shapes(self, batch: Batch) -> Batch:
-        processes, place = jax.process_count(), self.layout.batch()
+        processes, place = jax.process_count(), self._batch_place
         return jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((x.shape[0] * processes, *x.shape[1:]), x.dtype, sharding=place), batch
         )

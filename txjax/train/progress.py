@@ -15,7 +15,7 @@ LINE_EVERY = 10.0  # seconds between lines where there is no terminal
 class Reporter:
     """Says what is going on: `say` a line, `advance` a step. A context manager; quiet processes say nothing."""
 
-    def __init__(self, total: int, start: int, *, quiet: bool = False) -> None:
+    def __init__(self, total: int, *, quiet: bool = False) -> None:
         self.console = Console(quiet=quiet, highlight=False, soft_wrap=True)
         self.bar = Progress(
             TextColumn("{task.description}"),
@@ -27,7 +27,7 @@ class Reporter:
             disable=quiet or not self.console.is_terminal,
             transient=True,
         )
-        self.task = self.bar.add_task("training", total=total, completed=start, figures="")
+        self.task = self.bar.add_task("training", total=total, figures="")
         self.total = total
         self.last_line = 0.0
 
@@ -42,6 +42,10 @@ class Reporter:
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False)
+
+    def doing(self, what: str) -> None:
+        """What the bar says of itself."""
+        self.bar.update(self.task, description=what)
 
     def advance(self, step: int) -> None:
         self.bar.update(self.task, completed=step)

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import Any
-
 import jax
 
+from txjax.batch import Batch
 from txjax.config import Config
 from txjax.data.dataset import Dataset
-from txjax.data.pipeline import TrainBatches, evaluation_batches
-from txjax.decode import Sampling, generate
-from txjax.models import Model, build
+from txjax.data.pipeline import TrainBatches
+from txjax.models import build
 from txjax.models.costs import count_parameters, train_flops_per_token
 from txjax.parallel import check_batch, make_layout
 from txjax.store import Run
-from txjax.train.evaluate import Evaluation, evaluate
+from txjax.store.processes import on_first
 from txjax.train.hardware import peak_flops
-from txjax.train.loop import Outcome, Patience, fit, to_devices
-from txjax.train.meter import Interval, Meter
+from txjax.train.loop import Outcome, Patience, TakeStep, fit
+from txjax.train.meter import Meter
 from txjax.train.optimizers import describe_groups
 from txjax.train.programs import Programs
 from txjax.train.progress import Reporter
 from txjax.train.state import State
+from txjax.train.step import StepMetrics
+from txjax.train.stop import Stop, graceful_stop
+from txjax.train.tracing import traced
+from txjax.train.watch import Watch
 
 
 def train_run(
@@ -31,12 +31,13 @@ def train_run(
 ) -> tuple[Outcome, str]:
     """Train the config's model in a run folder, from where the folder has got to; returns how and where it ended.
 
-    Raises ConfigError before anything is compiled where config, data, devices and folder do not fit together.
+    Raises ConfigError before anything is compiled where config, data, devices and folder do not fit together, and
+    before the folder is made where it is not the folder's fault.
     """
     config = config.with_vocab(dataset.codec.vocab_size)
     layout = make_layout(config.mesh)
     check_batch(layout, config.train.batch_size, config.train.accumulation)
-    model = build(config.model)
+    programs = Programs(config, build(config.model), layout)
     batches = TrainBatches(
         dataset.train,
         batch_size=config.train.batch_size,
@@ -45,163 +46,83 @@ def train_run(
         process_index=jax.process_index(),
         process_count=jax.process_count(),
     )
-    programs = Programs(config, model, layout)
     quiet = quiet or jax.process_index() > 0
-    with Run.open(workdir, config, fingerprint=batches.fingerprint, name=name) as run, layout.scope():
-        latest = run.saved.latest()
-        with Reporter(config.train.steps, latest or 0, quiet=quiet) as report:
-            introduce(report, run, config, model, dataset, programs)
-            state = programs.initial_state() if latest is None else resume(run, latest, programs, batches, report)
-            if latest is not None and latest == config.train.steps:
-                report.say(f"step {latest} is the last: nothing is left to train")
-                return Outcome(latest, "finished", None), str(run.folder)
-            with (
-                run.checkpoints(keep_last=config.train.keep_last) as writer,
-                run.metrics(resume_step=latest) as metrics,
-            ):
-                watch = Watch(config, run, dataset, model, programs, writer, metrics, report)
-                if latest is None:
-                    dataset.codec.save(run.tokenizer)
-                    watch.sample(0, state.params)
-                outcome = watch.train(state, batches)
-                return outcome, str(run.folder)
+    with graceful_stop() as stop, layout.scope():
+        programs.check()
+        with (
+            Run.open(workdir, config, fingerprint=batches.fingerprint, name=name) as run,
+            Reporter(config.train.steps, quiet=quiet) as report,
+        ):
+            introduce(report, run, dataset, programs)
+            return train_in(run, dataset, programs, batches, report, stop), str(run.folder)
 
 
-def introduce(report: Reporter, run: Run, config: Config, model: Model, dataset: Dataset, programs: Programs) -> None:
+def introduce(report: Reporter, run: Run, dataset: Dataset, programs: Programs) -> None:
     """The lines that a run begins with."""
-    devices = jax.devices()
+    devices, params = jax.devices(), programs.state.params
     report.say(f"run        {run.folder}")
-    report.say(
-        f"model      {count_parameters(programs.state.params):,} parameters on {len(devices)} {devices[0].device_kind}"
-    )
+    report.say(f"model      {count_parameters(params):,} parameters on {len(devices)} {devices[0].device_kind}")
     report.say(f"train      {dataset.train.report}")
     report.say(f"validation {dataset.validation.report}")
-    for line in describe_groups(config.optim, programs.state.params):
+    for line in describe_groups(programs.config.optim, params):
         report.say(f"optim      {line}")
 
 
-def resume(run: Run, step: int, programs: Programs, batches: TrainBatches, report: Reporter) -> State:
-    """The state of a checkpoint, and the batches set to go on from there."""
-    shapes = programs.state
-    saved = run.saved.restore(
-        step,
-        params=shapes.params,
-        opt_state=shapes.opt_state,
-        progress={"step": shapes.step, "key": shapes.key, "skipped": shapes.skipped, "in_a_row": shapes.in_a_row},
-    )
-    batches.set_state(saved.data)
-    report.say(f"resumed from step {step}")
-    return State(params=saved.params, opt_state=saved.opt_state, **saved.progress)
-
-
-@dataclass
-class Watch:
-    """What is done around the steps: metrics, evaluation, samples, checkpoints."""
-
-    config: Config
-    run: Run
-    dataset: Dataset
-    model: Model
-    programs: Programs
-    writer: Any
-    metrics: Any
-    report: Reporter
-
-    def train(self, state: State, batches: TrainBatches) -> Outcome:
-        config = self.config
-        position = batches.get_state()
-        example = next(batches)
-        batches.set_state(position)
-        self.report.say("compiling the train step ...")
-        program, seconds = self.programs.compile_train_step(example)
-        self.report.say(f"compiled in {seconds:.1f} s")
-        self.metrics.scalars(int(state.step), {"train/compile_seconds": seconds})
+def train_in(
+    run: Run, dataset: Dataset, programs: Programs, batches: TrainBatches, report: Reporter, stop: Stop
+) -> Outcome:
+    """Start or resume the run, and train to its end."""
+    config, latest = programs.config, run.saved.latest()
+    patience = patience_of(run, latest)
+    if latest is not None:
+        report.say(f"resumed from step {latest}")
+        report.advance(latest)
+    if latest == config.train.steps or patience.over:
+        report.say("nothing is left to train")
+        return Outcome(latest or 0, "finished" if latest == config.train.steps else "patience")
+    state = programs.initial_state() if latest is None else resume(run, latest, programs, batches)
+    with run.checkpoints(keep_last=config.train.keep_last) as writer, run.metrics(resume_step=latest) as metrics:
+        watch = Watch(config, run, dataset, programs, writer, metrics, report)
+        take_step = compiled(programs, batches, watch)
+        if latest is None:
+            on_first(lambda: dataset.codec.save(run.tokenizer))
+            watch.sample(0, state.params)
         meter = Meter(
-            train_flops_per_token(self.model, config.context),
+            train_flops_per_token(programs.model, config.context),
             config.log.peak_flops or peak_flops(),
             jax.device_count(),
         )
-        return fit(
-            config.train,
-            config.log.every,
-            state,
-            self.programs.hyper,
-            batches,
-            program,
-            self,
-            meter,
-            self.programs.layout.batch(),
-            self.patience(),
-        )
-
-    def patience(self) -> Patience:
-        """As it stood when the run was left."""
-        patience = Patience(self.config.train.patience)
-        for row in self.run.rows():
-            if row.get("val/loss") is not None:
-                patience.judge(row["val/loss"])
-        return patience
-
-    def stepped(self, step: int) -> None:
-        self.report.advance(step)
-
-    def measured(self, interval: Interval) -> None:
-        self.metrics.scalars(interval.step, interval.figures)
-        self.report.figures(interval.step, interval.figures)
-
-    def evaluate(self, step: int, state: State) -> Evaluation:
-        place = self.programs.layout.batch()
-        size = evaluation_batch_size(self.config, self.programs.layout.batch_devices, len(self.dataset.validation))
-        batches = evaluation_batches(
-            self.dataset.validation,
-            batch_size=size,
-            process_index=jax.process_index(),
-            process_count=jax.process_count(),
-        )
-        moved = (to_devices(batch, place) for batch in batches)
-        result = evaluate(self.programs.evaluation_step, state.params, moved, self.programs.hyper.model)
-        target_bytes = self.dataset.validation.target_bytes(self.dataset.codec)
-        self.metrics.scalars(step, result.figures(target_bytes))
-        self.report.say(f"step {step}  val/loss {result.loss:.4f} over {result.tokens:,} tokens")
-        self.sample(step, state.params)
-        return result
-
-    def sample(self, step: int, params: Any) -> str | None:
-        """A text by the model as it is now, into TensorBoard and samples/."""
-        log, codec = self.config.log, self.dataset.codec
-        if log.sample_tokens == 0:
-            return None
-        ids = generate(
-            self.model,
-            params,
-            [codec.prompt(log.prompt).tolist()],
-            tokens=log.sample_tokens,
-            sampling=Sampling(temperature=log.temperature, end=codec.separator, limit=codec.vocab_size),
-            seeds=[self.config.train.seed],
-            context=self.config.model.context,
-            past_context="slide",
-        )
-        text = log.prompt + codec.decode(ids[0])
-        self.metrics.text(step, "sample", text)
-        if jax.process_index() == 0:
-            self.run.samples.mkdir(exist_ok=True)
-            (self.run.samples / f"{step}.txt").write_text(text, encoding="utf-8")
-        return text
-
-    def save(self, step: int, state: State, data: dict[str, Any], evaluation: Evaluation | None) -> None:
-        self.metrics.flush()
-        self.writer.save(
-            step,
-            params=state.params,
-            opt_state=state.opt_state,
-            progress={"step": state.step, "key": state.key, "skipped": state.skipped, "in_a_row": state.in_a_row},
-            data=data,
-            metric=None if evaluation is None else evaluation.loss,
-            meta={"config": self.config.digest()},
-        )
+        with traced(take_step, latest or 0, config.log.profile, run.tensorboard) as take_step:
+            return fit(config.train, config.log, state, batches, take_step, watch, meter, patience, stop)
 
 
-def evaluation_batch_size(config: Config, devices: int, sequences: int) -> int:
-    """train.evaluate_batch_size, or about 4096 tokens a device, never more than there is; a multiple of the devices."""
-    wanted = config.train.evaluate_batch_size or max(1, 4096 // config.context) * devices
-    return math.ceil(min(wanted, sequences) / devices) * devices
+def patience_of(run: Run, latest: int | None) -> Patience:
+    """As it stood at the latest checkpoint."""
+    patience = Patience(run.config.train.patience)
+    rows = [row for row in run.rows() if row["step"] <= (latest or 0) and "val/loss" in row]
+    patience.judge(float("nan") if row["val/loss"] is None else row["val/loss"] for row in rows)
+    return patience
+
+
+def resume(run: Run, step: int, programs: Programs, batches: TrainBatches) -> State:
+    """The state of a checkpoint, and the batches set to go on from there."""
+    shapes = programs.state
+    saved = run.saved.restore(step, params=shapes.params, opt_state=shapes.opt_state, progress=shapes.progress)
+    batches.set_state(saved.data)
+    return State(params=saved.params, opt_state=saved.opt_state, **saved.progress)
+
+
+def compiled(programs: Programs, batches: TrainBatches, watch: Watch) -> TakeStep:
+    """The compiled train step, on host batches like those to come."""
+    position = batches.get_state()
+    example = next(batches)
+    batches.set_state(position)
+    watch.report.say("compiling the train step ...")
+    program, seconds = programs.compile_train_step(example)
+    watch.report.say(f"compiled in {seconds:.1f} s")
+    watch.once["train/compile_seconds"] = seconds
+
+    def take_step(state: State, batch: Batch) -> tuple[State, StepMetrics]:
+        return program(state, programs.to_devices(batch), programs.hyper)
+
+    return take_step

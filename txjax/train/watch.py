@@ -1,0 +1,115 @@
+"""What is done around the steps of a run: metrics, evaluations, samples and checkpoints, into its folder."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from txjax.config import Config
+from txjax.data.dataset import Dataset
+from txjax.data.pipeline import evaluation_batches
+from txjax.decode import Sampling, generate
+from txjax.store import Run
+from txjax.store.checkpoints import CheckpointWriter
+from txjax.store.files import StoreError, reason, write_text
+from txjax.store.metrics import Metrics
+from txjax.store.processes import on_first
+from txjax.train.evaluate import Evaluation, evaluate
+from txjax.train.meter import Interval
+from txjax.train.programs import Programs
+from txjax.train.progress import Reporter
+from txjax.train.state import State
+
+
+@dataclass
+class Watch:
+    """The Observer of a run. once: figures that go with the first interval that is measured."""
+
+    config: Config
+    run: Run
+    dataset: Dataset
+    programs: Programs
+    writer: CheckpointWriter
+    metrics: Metrics
+    report: Reporter
+    once: dict[str, float] = field(default_factory=dict)
+
+    def stepped(self, step: int) -> None:
+        self.report.advance(step)
+
+    def measured(self, interval: Interval) -> None:
+        self.metrics.scalars(interval.step, interval.figures | self.once)
+        self.once = {}
+        self.report.figures(interval.step, interval.figures)
+
+    def evaluate(self, step: int, params: Any) -> Evaluation:
+        self.report.doing("evaluating")
+        layout, validation = self.programs.layout, self.dataset.validation
+        batches = evaluation_batches(
+            validation,
+            batch_size=evaluation_batch_size(self.config, layout.batch_devices, len(validation)),
+            process_index=jax.process_index(),
+            process_count=jax.process_count(),
+        )
+        moved = map(self.programs.to_devices, batches)
+        result = evaluate(self.programs.evaluation_step, params, moved, self.programs.hyper.model)
+        self.metrics.scalars(step, result.figures(self.target_bytes))
+        self.report.say(f"step {step}  val/loss {result.loss:.4f} over {result.tokens:,} tokens")
+        self.report.doing("training")
+        return result
+
+    @cached_property
+    def target_bytes(self) -> int:
+        return self.dataset.validation.target_bytes(self.dataset.codec)
+
+    def sample(self, step: int, params: Any) -> None:
+        """A text by the model as it is now, into TensorBoard and samples/STEP.txt."""
+        log, codec = self.config.log, self.dataset.codec
+        if log.sample_tokens == 0:
+            return
+        self.report.doing("sampling")
+        ids = generate(
+            self.programs.model,
+            params,
+            [codec.prompt(log.prompt).tolist()],
+            tokens=log.sample_tokens,
+            sampling=Sampling(temperature=log.temperature, end=codec.separator, limit=codec.vocab_size),
+            seeds=[self.config.train.seed],
+            context=self.config.model.context,
+            past_context="slide",
+        )
+        text = log.prompt + codec.decode(ids[0])
+        self.metrics.text(step, "sample", text)
+        on_first(lambda: write_sample(self.run.samples / f"{step}.txt", text))
+        self.report.doing("training")
+
+    def save(self, step: int, state: State, data: dict[str, Any], evaluation: Evaluation | None) -> None:
+        self.metrics.flush()
+        self.writer.save(
+            step,
+            params=state.params,
+            opt_state=state.opt_state,
+            progress=state.progress,
+            data=data,
+            metric=None if evaluation is None else evaluation.loss,
+            meta={"config": self.config.digest()},
+        )
+
+
+def write_sample(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot make {path.parent}: {reason(error)}") from error
+    write_text(path, text)
+
+
+def evaluation_batch_size(config: Config, devices: int, sequences: int) -> int:
+    """train.evaluate_batch_size, or about 4096 tokens a device, never more than there is; a multiple of the devices."""
+    wanted = config.train.evaluate_batch_size or max(1, 4096 // config.context) * devices
+    return math.ceil(min(wanted, sequences) / devices) * devices

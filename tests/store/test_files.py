@@ -48,6 +48,16 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, full_disk: Callable[[in
     assert os.listdir(tmp_path) == ["config.json"]
 
 
+def test_until_the_new_file_is_whole_the_old_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "config.json"
+    write_text(path, "old")
+    seen: list[str] = []
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda *names: (seen.append(path.read_text()), replace(*names)))
+    write_text(path, "new")
+    assert (seen, path.read_text()) == (["old"], "new")
+
+
 def test_a_rename_that_fails_leaves_the_old_file(tmp_path: Path):
     (tmp_path / "a.json").mkdir()
     with pytest.raises(StoreError, match=r"cannot write .*a.json: Is a directory"):

@@ -115,6 +115,19 @@ def test_a_full_disk_is_an_error_from_the_call_that_tried(tmp_path: Path, full_d
         for step in range(100):
             metrics.scalars(step, {"train/loss": 1.0})
         metrics.flush()
+    with pytest.raises(StoreError, match="File too large"):
+        metrics.close()
+    metrics.close()
+
+
+def test_a_full_disk_does_not_hide_the_error_on_its_way_out(
+    tmp_path: Path, full_disk: Callable[[int], None], caplog: pytest.LogCaptureFixture
+):
+    with pytest.raises(ZeroDivisionError), started(tmp_path) as metrics:
+        full_disk(100)
+        metrics.scalars(1, {f"train/{number}": 1.0 for number in range(100)})
+        raise ZeroDivisionError
+    assert "File too large" in caplog.text
 
 
 # ---------------------------------------------------------------- after a kill

@@ -6,7 +6,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 COMMANDS = {
@@ -18,12 +18,13 @@ COMMANDS = {
     "convert": "read other people's weights into a run folder",
     "demo": "train a small GPT on embedded text and show what it has learned",
 }
-USER_ERROR, STOPPED, SIGNALLED = 2, 1, 75  # 75: saved and stopped on SIGTERM, start again to go on (sysexits' TEMPFAIL)
+# 75: saved and stopped on a signal, start again to go on (TEMPFAIL of sysexits.h); 130: the shell's for Ctrl-C
+USER_ERROR, STOPPED, SIGNALLED, INTERRUPTED = 2, 1, 75, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0 done, 2 for what the user can mend, 1 for a run that had to stop, 75 for
-    one that SIGTERM stopped. Such errors are one sentence on stderr; a traceback is a bug.
+    one that a signal stopped. Such errors are one sentence on stderr; a traceback is a bug.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser("txjax", description="A laboratory for the Transformer.", allow_abbrev=False)
@@ -47,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from txjax.train.loop import TrainingStopped
 
     try:
+        refuse_misspelt(rest, vars(known))
         return command.run(known, rest)
     except ConfigError as error:
         print(f"txjax {name}: {error}", file=sys.stderr)
@@ -54,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (FetchError, StoreError, TrainingStopped) as error:
         print(f"txjax {name}: {error}", file=sys.stderr)
         return STOPPED
+    except KeyboardInterrupt:
+        print(f"txjax {name}: interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 def prepare_process() -> None:
@@ -64,8 +69,20 @@ def prepare_process() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import logging
 
+    logging.basicConfig(format="%(message)s")
     logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)  # "no GPU found" is no news on a laptop
     logging.getLogger("absl").setLevel(logging.ERROR)
+
+
+def refuse_misspelt(rest: Sequence[str], options: Iterable[str]) -> None:
+    """ConfigError for an option that is neither the command's nor a flag of the config."""
+    from txjax.schema import ConfigError, nearest
+
+    for word in rest:
+        name = word.partition("=")[0]
+        if name.startswith("--") and not name.startswith(("--config.", "--noconfig.")):
+            close = nearest(name, [f"--{option}" for option in options])
+            raise ConfigError(f"{name} is not an option{close or ': see --help'}")
 
 
 def refuse(rest: Sequence[str]) -> None:

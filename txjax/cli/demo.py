@@ -38,7 +38,7 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     from txjax.data import dataset
     from txjax.store import Run
     from txjax.train.run import train_run
-    from txjax.view.curves import draw_losses
+    from txjax.view.curves import draw_run
 
     config = override(get_config(), rest)
     outcome, folder = train_run(config, dataset.load(config), options.workdir, name="demo")
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
         return SIGNALLED
     result = Run.read(folder)
     show_samples(result, outcome.step)
-    picture = draw_losses(result, result.folder / "loss.png")
+    picture = draw_run(result, result.folder / "run.png")
     print(f"run folder  {folder}")
     print(f"picture     {picture}")
     print(f"curves      tensorboard --logdir={result.tensorboard}   then open http://localhost:6006")

@@ -23,7 +23,7 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     from txjax.data import dataset
     from txjax.data.pipeline import evaluation_batches
     from txjax.train.evaluate import evaluate
-        from txjax.train.step import make_evaluation_step
+    from txjax.train.step import make_evaluation_step
     from txjax.train.watch import evaluation_batch_size
 
     refuse(rest)

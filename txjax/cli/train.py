@@ -3,8 +3,8 @@
   txjax train --config=configs/shakespeare_char_cpu.py --workdir=runs/shakespeare
   txjax train --config=my.py --config.train.steps=500 --config.model.position=rope
 
-Exit codes: 0 done, 2 the config, data or folder cannot be used, 1 the run had to stop, 75 stopped by SIGTERM after
-saving (the same command goes on).
+Exit codes: 0 done, 2 the config, data or folder cannot be used, 1 the run had to stop, 75 stopped by SIGTERM or
+Ctrl-C after saving (the same command goes on).
 
 Several processes, each on its own machine or devices, train one model together:
 
@@ -27,18 +27,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    import jax
+
     from txjax.cli import SIGNALLED
     from txjax.config.flags import load
     from txjax.data import dataset
     from txjax.parallel.processes import join_processes
     from txjax.train.run import train_run
 
-    join_processes(options.coordinator, options.processes, options.process)
     config = load(options.config, rest)
+    join_processes(options.coordinator, options.processes, options.process)
     name = Path(options.config.partition(":")[0]).stem
-    data = dataset.load(config)
-    outcome, folder = train_run(config, data, options.workdir, name=name)
-    if not options.process:
-        print(f"{outcome.reason} at step {outcome.step}: {folder}")
-        print(f"curves: tensorboard --logdir={folder}/tb")
+    outcome, folder = train_run(config, dataset.load(config), options.workdir, name=name)
+    if jax.process_index() == 0:
+        how = {
+            "finished": f"finished at step {outcome.step}",
+            "patience": f"stopped at step {outcome.step}: no lower val/loss in {config.train.patience} evaluations",
+            "signal": f"stopped by a signal, saved at step {outcome.step}: the same command goes on from there",
+        }
+        print(how[outcome.reason])
+        print(f"run folder  {folder}")
+        print(f"curves      tensorboard --logdir={folder}/tb")
+        print(f"sample      txjax generate --workdir={folder}")
     return SIGNALLED if outcome.reason == "signal" else 0

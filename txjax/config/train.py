@@ -93,8 +93,9 @@ class Mesh(Section):
 class Log(Section):
     """What is written while training, in steps.
 
-    every: scalars. histograms: of parameters and gradients, or none. samples: texts, or none: with evaluation only.
-    prompt, sample_tokens: of the sample texts. profile: first step and number of steps of a profiler trace, or none.
+    every: scalars. samples: texts; none: at the start and with each evaluation, where they always are.
+    prompt, sample_tokens, temperature: of the sample texts; 0 tokens: none are made.
+    profile: first step of a profiler trace and the number of its steps, or none.
     peak_flops: of one device, for MFU; none: looked up, or measured on a CPU.
     """
 
@@ -111,3 +112,8 @@ class Log(Section):
         require(self.every > 0, f"every must be at least 1, got {self.every}")
         require(self.samples is None or self.samples > 0, f"samples must be at least 1 or none, got {self.samples}")
         require(self.sample_tokens >= 0, f"sample_tokens must not be negative, got {self.sample_tokens}")
+        require(self.temperature >= 0, f"temperature must not be negative, got {self.temperature}")
+        require(
+            self.profile is None or min(self.profile) > 0,
+            f"profile must be a first step and a number of steps, both at least 1, or none, got {self.profile}",
+        )

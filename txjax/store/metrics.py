@@ -7,7 +7,9 @@ itself in TensorBoard. Both hold every step once, also after a run was killed an
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import math
 import os
 import time
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self, SupportsFloat
 
 from txjax.store.files import StoreError, reason, write_text
+
+log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 10.0  # how far the event files may lag behind, for somebody who watches
 
@@ -88,10 +92,13 @@ class Metrics:
 
     def close(self) -> None:
         """Flush, and let the files go. Closing twice does nothing."""
-        self.flush()
-        for sink in self._sinks:
-            sink.close()
-        self._sinks = []
+        try:
+            self.flush()
+        finally:
+            for sink in self._sinks:
+                with contextlib.suppress(OSError):  # `flush` has told
+                    sink.close()
+            self._sinks = []
 
     def _write_row(self) -> None:
         if self._step is not None and self._row:
@@ -102,8 +109,14 @@ class Metrics:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, _: object, on_its_way: BaseException | None, __: object) -> None:
+        try:
+            self.close()
+        except StoreError as error:
+            if on_its_way is None:
+                raise
+            if str(on_its_way) != str(error):
+                log.error("%s", error)  # what is on its way out comes first
 
 
 def _number(value: Any) -> float | int:
@@ -174,7 +187,7 @@ class _Events:
         self._add(0, file_version="brain.Event:2")
         # "Started at this step: forget it and what comes after." TensorBoard does not heed the first start that it
         # reads, so a new run says it, too.
-        if resume_step is not None: self._add(resume_step + 1, session_log={"status": "START"})
+        self._add(0 if resume_step is None else resume_step + 1, session_log={"status": "START"})
         self._add(0, summary=_hparams(hyperparameters))
         self.flush()
 

@@ -38,14 +38,7 @@ def train_run(
     layout = make_layout(config.mesh)
     check_batch(layout, config.train.batch_size, config.train.accumulation)
     programs = Programs(config, build(config.model), layout)
-    batches = TrainBatches(
-        dataset.train,
-        batch_size=config.train.batch_size,
-        seed=config.train.seed,
-        shuffle=config.data.shuffle,
-        process_index=jax.process_index(),
-        process_count=jax.process_count(),
-    )
+    batches = new_batches(config, dataset)
     quiet = quiet or jax.process_index() > 0
     with graceful_stop() as stop, layout.scope():
         programs.check()
@@ -55,6 +48,18 @@ def train_run(
         ):
             introduce(report, run, dataset, programs)
             return train_in(run, dataset, programs, batches, report, stop), str(run.folder)
+
+
+def new_batches(config: Config, dataset: Dataset) -> TrainBatches:
+    """This process's share of the training batches, from the first."""
+    return TrainBatches(
+        dataset.train,
+        batch_size=config.train.batch_size,
+        seed=config.train.seed,
+        shuffle=config.data.shuffle,
+        process_index=jax.process_index(),
+        process_count=jax.process_count(),
+    )
 
 
 def introduce(report: Reporter, run: Run, dataset: Dataset, programs: Programs) -> None:

@@ -17,7 +17,7 @@ from txjax.ops.pytree import pytree
 @pytree
 class State:
     """step: updates done, skipped ones included. key: the run's, never consumed: each step folds its number in.
-    skipped: steps whose loss or gradient was not finite; in_a_row: how many of them are the last ones.
+    skipped: steps whose loss, gradient or update was not finite; in_a_row: how many of them are the last ones.
     """
 
     step: Int[Array, ""]

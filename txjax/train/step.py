@@ -38,8 +38,8 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
     """One optimizer step over a whole batch.
 
     The loss is a sum over weighted tokens, added over micro-batches (and devices) and divided once by the sum of
-    weights, so that neither changes it. A step whose loss or gradient is not finite leaves parameters and optimizer
-    as they were; whether that ends the run is the loop's to say.
+    weights, so that neither changes it. A step whose loss, gradient or update is not finite leaves parameters and
+    optimizer as they were; whether that ends the run is the loop's to say.
     """
     train, optim = config.train, config.optim
     direction = optim.optimizer.direction(model.axes())
@@ -78,11 +78,12 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
         share = 1.0 / jnp.maximum(tokens, 1e-9)
         gradients = jax.tree.map(lambda g: g * share, gradients)
         grad_norm = optax.global_norm(gradients)
-        finite = jnp.isfinite(total) & jnp.isfinite(grad_norm)
         rate = hyper.learning_rate * optim.schedule.factor(state.step, train.steps)
         change, opt_state = update(
             optim, direction, gradients, state.opt_state, state.params, rate, hyper.weight_decay, grad_norm
         )
+        update_norm = optax.global_norm(change)
+        finite = jnp.isfinite(total) & jnp.isfinite(grad_norm) & jnp.isfinite(update_norm)
         params = jax.tree.map(jnp.add, state.params, change)
         params, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), (params, opt_state), (state.params, state.opt_state)
@@ -91,7 +92,7 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
         in_a_row = (state.in_a_row + 1) * bad
         after = State(state.step + 1, params, opt_state, state.key, state.skipped + bad, in_a_row)
         metrics = StepMetrics(
-            total * share, tokens, grad_norm, optax.global_norm(change), optax.global_norm(params), rate,
+            total * share, tokens, grad_norm, update_norm, optax.global_norm(params), rate,
             after.skipped, in_a_row,
         )  # fmt: skip
         return after, metrics

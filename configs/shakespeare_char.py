@@ -12,7 +12,7 @@ def get_config():
         model=presets.gpt2(
             width=384, num_layers=6, num_heads=6, context=256, bias=False, dropout=0.2, dtype="bfloat16"
         ),
-        data=Data(source="tinyshakespeare", tokenizer="char"),
+        data=Data(source="tinyshakespeare", tokenizer="char", chunking="crop"),
         optim=Optim(
             learning_rate=1e-3,
             optimizer=AdamW(betas=(0.9, 0.99)),

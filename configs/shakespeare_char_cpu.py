@@ -10,7 +10,7 @@ from txjax.config import AdamW, Config, Cosine, Data, Group, Log, Optim, Train
 def get_config():
     return Config(
         model=presets.gpt2(width=128, num_layers=4, num_heads=4, context=64, bias=False),
-        data=Data(source="tinyshakespeare", tokenizer="char"),
+        data=Data(source="tinyshakespeare", tokenizer="char", chunking="crop"),
         optim=Optim(
             learning_rate=1e-3,
             optimizer=AdamW(betas=(0.9, 0.99)),

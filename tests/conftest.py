@@ -17,7 +17,12 @@ if DEVICES not in (flags := os.environ.get("XLA_FLAGS", "")):
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
-jaxtyping.install_import_hook("txjax.ops", "beartype.beartype")  # shapes and types at the boundaries of ops
+# Shapes and types at the boundaries of the pure functions. Not where kinds live: their constructors take what a
+# config file says, words and dicts, and turn it into the declared types themselves.
+jaxtyping.install_import_hook(
+    [f"txjax.ops.{name}" for name in ("attention", "dropout", "linear", "losses", "masks", "sampling")],
+    "beartype.beartype",
+)
 
 hypothesis.settings.register_profile("txjax", deadline=None)  # the first example compiles
 hypothesis.settings.load_profile("txjax")

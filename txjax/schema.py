@@ -208,7 +208,7 @@ def _member(value: Any, family: type[Kind], path: str) -> Kind:
             raise ConfigError(f"{path}.{other} is not a field{nearest(other, ['kind', *members])}")
         if from_dict(members[other], value[other], f"{path}.{other}") != members[other]():
             raise ConfigError(
-                f"{path}.{other} is set, but {path}.kind is {kind!r}: choose {path}.kind={other} or leave it out"
+                f"{path}.{other} is set, but the kind chosen is {kind!r}: choose kind={other}, or leave it out"
             )
     return from_dict(members[kind], value.get(kind, {}), f"{path}.{kind}")
 

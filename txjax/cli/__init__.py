@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -18,13 +19,13 @@ COMMANDS = {
     "convert": "read other people's weights into a run folder",
     "demo": "train a small GPT on embedded text and show what it has learned",
 }
-# 75: saved and stopped on a signal, start again to go on (TEMPFAIL of sysexits.h); 130: the shell's for Ctrl-C
-USER_ERROR, STOPPED, SIGNALLED, INTERRUPTED = 2, 1, 75, 130
+# 75 and 70 are TEMPFAIL and SOFTWARE of sysexits.h, 130 is what a shell gives for Ctrl-C
+DONE, STOPPED, USER_ERROR, BUG, SIGNALLED, INTERRUPTED = 0, 1, 2, 70, 75, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0 done, 2 for what the user can mend, 1 for a run that had to stop, 75 for
-    one that a signal stopped. Such errors are one sentence on stderr; a traceback is a bug.
+    one that saved and stopped on a signal. Such errors are one sentence on stderr; a bug is a traceback, and 70.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser("txjax", description="A laboratory for the Transformer.", allow_abbrev=False)
@@ -36,29 +37,43 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USER_ERROR
     name = parser.parse_known_args(arguments[:1])[0].command
     prepare_process()
-    from txjax.schema import ConfigError
-
     command = importlib.import_module(f"txjax.cli.{name}")
     options = argparse.ArgumentParser(f"txjax {name}", description=command.__doc__, allow_abbrev=False)
     options.formatter_class = argparse.RawDescriptionHelpFormatter
     command.add_options(options)
     known, rest = options.parse_known_args(arguments[1:])
+    try:
+        refuse_misspelt(rest, vars(known))
+        return command.run(known, rest)
+    except Exception as error:
+        return fail(name, error)
+    except KeyboardInterrupt:
+        print(f"txjax {name}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def fail(name: str, error: Exception) -> int:
+    """Say what went wrong; the exit code for it."""
+    from txjax.schema import ConfigError
+
+    code = USER_ERROR if isinstance(error, ConfigError) else STOPPED if is_expected(error) else BUG
+    if code == BUG:
+        traceback.print_exception(error)
+    else:
+        print(f"txjax {name}: {error}", file=sys.stderr)
+    if "jax" in sys.modules:
+        from txjax.parallel.processes import leave_others
+
+        leave_others(code)
+    return code
+
+
+def is_expected(error: Exception) -> bool:
     from txjax.data.fetch import FetchError
     from txjax.store.files import StoreError
     from txjax.train.loop import TrainingStopped
 
-    try:
-        refuse_misspelt(rest, vars(known))
-        return command.run(known, rest)
-    except ConfigError as error:
-        print(f"txjax {name}: {error}", file=sys.stderr)
-        return USER_ERROR
-    except (FetchError, StoreError, TrainingStopped) as error:
-        print(f"txjax {name}: {error}", file=sys.stderr)
-        return STOPPED
-    except KeyboardInterrupt:
-        print(f"txjax {name}: interrupted", file=sys.stderr)
-        return INTERRUPTED
+    return isinstance(error, (FetchError, StoreError, TrainingStopped))
 
 
 def prepare_process() -> None:

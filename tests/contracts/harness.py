@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import zlib
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from variants import LENGTH, VOCAB
 
 from txjax.batch import Batch
+from txjax.config import Model
 from txjax.models.decoder import Decoder
 from txjax.nn.parameters import is_spec, path_name
-from variants import LENGTH, VOCAB
-from txjax.config import Model
 
 # float32 keeps 6e-8; sums of up to 128 terms in another order, through four layers, were seen to differ by 1e-6 of the
-# largest logit. bfloat16 keeps 4e-3.
+# largest logit. bfloat16 keeps 4e-3, and some ten roundings in a row do not cancel.
 TOLERANCE = {"float32": 1e-5, "bfloat16": 5e-2}
 
 # Two rows without a repeated token, so that a gradient with respect to a token's embedding is one position's.
-TOKENS = np.stack([np.random.default_rng(row).permutation(VOCAB)[:LENGTH] for row in range(2)]).astype(np.int32)
+TOKENS = jnp.stack([np.random.default_rng(row).permutation(VOCAB)[:LENGTH] for row in range(2)]).astype(jnp.int32)
 
 
 @cache
@@ -31,18 +32,19 @@ def parameters(model: Model) -> Any:
 
     def draw(path: tuple[Any, ...], spec: Any) -> jax.Array:
         random = np.random.default_rng(zlib.crc32(path_name(path).encode()))
-        return jax.numpy.asarray(spec.mean + 0.2 * random.standard_normal(spec.value.shape), np.float32)
+        return jnp.asarray(spec.mean + 0.2 * random.standard_normal(spec.value.shape), jnp.float32)
 
     return jax.tree_util.tree_map_with_path(draw, Decoder(model).specs, is_leaf=is_spec)
 
 
 @cache
 def logits(model: Model, length: int = LENGTH) -> np.ndarray:
-    """Of the first `length` tokens, each operation by itself: no program to compile, and layers in a Python loop."""
+    """Logits of the first `length` tokens."""
     return run(model, Batch(tokens=TOKENS[:, :length]))
 
 
 def run(model: Model, batch: Batch, params: Any = None) -> np.ndarray:
+    """Logits, each operation by itself: there is no program to compile, and layers are a Python loop."""
     with jax.disable_jit():
         return np.asarray(Decoder(model).apply(parameters(model) if params is None else params, batch).logits)
 
@@ -59,8 +61,8 @@ def assert_close(got: Any, want: Any, tolerance: float) -> None:
 
 
 def compiled(function: Any, *arguments: Any, **jit: Any) -> Any:
-    """The function's program, compiled without the optimisations that cost most of a small program's compile time."""
-    options = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
-    if jax.__version_info__ < (0, 11):  # gone since; the old emitters compile five times as fast
+    """The function's program, without the optimisations that a small program spends most of its compile time on."""
+    options: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
+    if jax.__version_info__ < (0, 11):  # the older code generator; five times as fast, gone since
         options["xla_cpu_use_fusion_emitters"] = False
     return jax.jit(function, **jit).trace(*arguments).lower().compile(options)

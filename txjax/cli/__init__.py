@@ -84,6 +84,9 @@ def prepare_process() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import logging
 
+    from txjax.cli.allocator import keep_freed_memory
+
+    keep_freed_memory()
     logging.basicConfig(format="%(message)s")
     logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)  # "no GPU found" is no news on a laptop
     logging.getLogger("absl").setLevel(logging.ERROR)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def get_config() -> Config:
-    from txjax.models import presets
     from txjax.config import BPE, Config, Cosine, Data, Log, Optim, Train
+    from txjax.models import presets
 
     return Config(
         model=presets.gpt2(width=128, num_layers=4, num_heads=4, context=128),

@@ -14,7 +14,7 @@ class Mixer(Kind, home="txjax.nn.mixers"):
     """What moves information between the tokens of one layer; a member also builds its module, `module()`."""
 
     def module(self, model: Model, name: str) -> Any:
-        """The flax module of this mixer; called with (x_BTD, context, state)."""
+        """The flax module of this mixer; called with (x_BTD, context, layer, state)."""
         raise NotImplementedError
 
     def state(self, model: Model, batch: int, length: int) -> Any:
@@ -58,8 +58,8 @@ class Attention(Section):
     scale: multiplies the scores: rsqrt is 1/sqrt(head_dim), none is 1, or a number.
     num_kv_heads: key/value heads, each shared by num_heads / num_kv_heads query heads; none: as many as heads.
     head_dim: width of a head; none: width / num_heads.
-    implementation: plain is the reference; xla and cudnn are jax.nn.dot_product_attention's; blockwise needs
-        memory linear in the length.
+    implementation: plain is the reference; recomputed keeps no weights for the backward pass and skips what
+        causality hides; xla and cudnn are jax.nn.dot_product_attention's; blockwise needs memory linear in the length.
     block_size: keys (and queries) that blockwise holds at once.
     """
 
@@ -71,7 +71,7 @@ class Attention(Section):
     qk_norm: bool = False
     qkv_bias: bool = True
     output_bias: bool = True
-    implementation: Literal["plain", "xla", "cudnn", "blockwise"] = "plain"
+    implementation: Literal["plain", "recomputed", "xla", "cudnn", "blockwise"] = "recomputed"
     block_size: int = 128
 
     def check(self) -> None:

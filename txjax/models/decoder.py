@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from txjax.batch import Batch
+from txjax.config import Layer
 from txjax.config import Model as ModelConfig
 from txjax.models.base import Outputs, Params, check_length
 from txjax.nn.context import Context, Knobs, constrain, sow
@@ -147,15 +148,13 @@ class Decoder:
         check_length(cache_len, self.config.max_length, "a cache")
         model = self.config
 
-        def state(layer: Any) -> Any:
-            mixer = model.mixer_of(layer)
-            return mixer.state(model, batch, cache_len)
+        def states(layer: Layer, count: int) -> Any:
+            """Those of `count` layers, stacked."""
+            one = model.mixer_of(layer).state(model, batch, cache_len)
+            return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), one)
 
-        first = tuple(state(layer) for layer in model.first_layers)
-        layers = tuple(
-            jax.tree.map(lambda x: jnp.broadcast_to(x, (model.periods, *x.shape)), state(layer))
-            for layer in model.pattern
-        )
+        first = tuple(states(layer, 1) for layer in model.first_layers)
+        layers = tuple(states(layer, model.periods) for layer in model.pattern)
         return Cache(jnp.zeros(batch, jnp.int32), {"first": first, "layers": layers})
 
     def prefill(self, params: Params, batch: Batch, cache_len: int) -> tuple[Float[Array, "B V"], Cache]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import flax.linen as nn
 from jaxtyping import Array, Float
 
 from txjax.config import Layer, Model
-from txjax.nn.context import Context, constrain, sow
+from txjax.nn.context import Context, State, constrain, sow
 from txjax.nn.norm import Norm
 
 
@@ -23,8 +22,8 @@ class Block(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x_BTD: Float[Array, "B T D"], context: Context, layer: Array | int, state: Any = None
-    ) -> tuple[Float[Array, "B T D"], Any]:
+        self, x_BTD: Float[Array, "B T D"], context: Context, layer: Array | int, state: State | None = None
+    ) -> tuple[Float[Array, "B T D"], State | None]:
         mixer, feedforward = self.model.mixer_of(self.layer), self.model.feedforward_of(self.layer)
         entry_BTD = x_BTD
         if mixer.kind != "none":

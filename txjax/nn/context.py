@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -58,6 +58,18 @@ class Context:
 def constrain(x: Array, *axes: str) -> Array:
     """x, laid out by the logical names of its axes; nothing where no mesh is set."""
     return spmd.with_logical_constraint(x, axes)  # type: ignore[return-value]
+
+
+class State(NamedTuple):
+    """What a layer remembers from pass to pass: entry `index` of `stacked`, in which layers that are scanned together
+    lie on the first axis. So a step of decoding writes its token in place.
+    """
+
+    stacked: Any
+    index: Array | int
+
+    def read(self) -> Any:
+        return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, self.index, keepdims=False), self.stacked)
 
 
 def sow(module: nn.Module, context: Context, name: str, value: Any) -> None:

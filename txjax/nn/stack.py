@@ -11,29 +11,31 @@ from jaxtyping import Array, Float
 
 from txjax.config import Model
 from txjax.nn.block import Block
-from txjax.nn.context import Context
+from txjax.nn.context import Context, State
 
 REMAT = {
     "full": jax.checkpoint_policies.nothing_saveable,
-    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "dots": jax.checkpoint_policies.save_only_these_names("product"),
 }
 
 
 class Period(nn.Module):
-    """One round of the pattern; `start` is the number of its first layer."""
+    """Round `number` of the pattern."""
 
     model: Model
 
     @nn.compact
     def __call__(
-        self, x_BTD: Array, start: Array, states: tuple[Any, ...] | None, context: Context
-    ) -> tuple[Array, tuple[Any, ...] | None]:
+        self, carry: tuple[Array, tuple[Any, ...] | None], number: Array, context: Context
+    ) -> tuple[tuple[Array, tuple[Any, ...] | None], None]:
+        x_BTD, states = carry
+        start = len(self.model.first_layers) + len(self.model.pattern) * number
         after = []
         for i, layer in enumerate(self.model.pattern):
-            state = None if states is None else states[i]
+            state = None if states is None else State(states[i], number)
             x_BTD, state = Block(self.model, layer, name=f"block_{i}")(x_BTD, context, start + i, state)
-            after.append(state)
-        return x_BTD, None if states is None else tuple(after)
+            after.append(None if state is None else state.stacked)
+        return (x_BTD, None if states is None else tuple(after)), None
 
 
 def stack(
@@ -41,24 +43,25 @@ def stack(
 ) -> tuple[Float[Array, "B T D"], dict[str, Any] | None]:
     """first_layers, then the periods as one scan, inside a module's compact call: the program does not grow with depth.
 
-    states: {"first": one a layer, "layers": one a block of the pattern, stacked over periods}, or None.
+    states: {"first": one a layer, "layers": one a block of the pattern, stacked over periods}, or None. The scan
+    carries them from layer to layer: as its inputs and outputs they would be copied at every step of decoding.
     """
     first = []
     for i, layer in enumerate(model.first_layers):
-        state = None if states is None else states["first"][i]
+        state = None if states is None else State(states["first"][i], 0)
         x_BTD, state = remat(Block, model)(model, layer, name=f"first_{i}")(x_BTD, context, i, state)
-        first.append(state)
-    starts = len(model.first_layers) + len(model.pattern) * jnp.arange(model.periods)
+        first.append(None if state is None else state.stacked)
     periods = nn.scan(
         remat(Period, model),
         variable_axes={"params": 0, "captured": 0},
         split_rngs={"params": True},
-        in_axes=(0, 0, nn.broadcast),  # type: ignore[arg-type]
+        in_axes=(0, nn.broadcast),  # type: ignore[arg-type]
         length=model.periods,
         unroll=model.periods if model.unroll == "all" else min(model.unroll, model.periods),
         metadata_params={nn.PARTITION_NAME: "layers"},
     )(model, name="layers")
-    x_BTD, layers = periods(x_BTD, starts, None if states is None else states["layers"], context)
+    layers = None if states is None else states["layers"]
+    (x_BTD, layers), _ = periods((x_BTD, layers), jnp.arange(model.periods), context)
     return x_BTD, None if states is None else {"first": tuple(first), "layers": layers}
 
 

@@ -8,6 +8,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 
@@ -16,7 +17,8 @@ def linear(
 ) -> Float[Array, "..."]:
     """x w + b, summed over the last `contract` axes of x, which are the first of w; computed in x's type.
 
-    The axes of w that are left follow those of x: (B, T, D) with (D, N, H) gives (B, T, N, H).
+    The axes of w that are left follow those of x: (B, T, D) with (D, N, H) gives (B, T, N, H). The result goes by the
+    checkpoint name "product", for remat policies.
     """
     lead, summed = x.shape[: x.ndim - contract], x.shape[x.ndim - contract :]
     if w.shape[:contract] != summed:
@@ -35,11 +37,12 @@ def _precision() -> str | None:
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _matmul(x: Array, w: Array, precision: str | None) -> Array:
     """x (..., I) times w (I, O)."""
-    return lax.dot_general(x, w, (((x.ndim - 1,), (0,)), ((), ())), precision=precision)
+    return _forward(x, w, precision)[0]
 
 
 def _forward(x: Array, w: Array, precision: str | None) -> tuple[Array, tuple[Array, Array]]:
-    return _matmul(x, w, precision), (x, w)
+    y = lax.dot_general(x, w, (((x.ndim - 1,), (0,)), ((), ())), precision=precision)
+    return checkpoint_name(y, "product"), (x, w)
 
 
 def _backward(precision: str | None, saved: tuple[Array, Array], dy: Array) -> tuple[Array, Array]:
@@ -51,14 +54,12 @@ def _backward(precision: str | None, saved: tuple[Array, Array], dy: Array) -> t
 def _weight_gradient(x_MI: Array, dy_MO: Array, precision: str | None) -> Array:
     """x^T dy, (I, O).
 
-    XLA's fast CPU product contracts the last axis of its left side, so that side is transposed, and barriers keep the
-    transpose from being folded back into the product. The narrower of the two is the cheaper to transpose.
+    A product that contracts the first axis of its left side transposes that side first; on a CPU the narrower side
+    is the cheaper one. The barrier keeps XLA from turning the product round again.
     """
-    if jax.default_backend() != "cpu":
-        return lax.dot_general(x_MI, dy_MO, (((0,), (0,)), ((), ())), precision=precision)
-    if x_MI.shape[1] > dy_MO.shape[1]:
+    if jax.default_backend() == "cpu" and x_MI.shape[1] > dy_MO.shape[1]:
         return lax.optimization_barrier(_weight_gradient(dy_MO, x_MI, precision)).T
-    return lax.dot_general(lax.optimization_barrier(x_MI.T), dy_MO, (((1,), (0,)), ((), ())), precision=precision)
+    return lax.dot_general(x_MI, dy_MO, (((0,), (0,)), ((), ())), precision=precision)
 
 
 _matmul.defvjp(_forward, _backward)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from txjax.config.model import Mixer, Model
-from txjax.nn.context import Context, sow
+from txjax.nn.context import Context, State, sow
 from txjax.nn.linear import Linear
 from txjax.nn.norm import Norm
 from txjax.ops.attention import attention
@@ -20,7 +20,7 @@ from txjax.schema import require
 
 
 class KeyValues(NamedTuple):
-    """The cache of one attention layer: keys (rotated) and values of the tokens so far, (B, K, S, H)."""
+    """The cache of attention: keys (rotated) and values of the tokens so far, (B, K, S, H) a layer."""
 
     keys: Array
     values: Array
@@ -67,8 +67,8 @@ class AttentionModule(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x_BTD: Float[Array, "B T D"], context: Context, layer: Array | int, state: KeyValues | None
-    ) -> tuple[Float[Array, "B T D"], KeyValues | None]:
+        self, x_BTD: Float[Array, "B T D"], context: Context, layer: Array | int, state: State | None
+    ) -> tuple[Float[Array, "B T D"], State | None]:
         model, heads = self.model, self.model.attention
         N, K = heads.num_heads, model.num_kv_heads
         q_BNTH = self.heads("query", x_BTD, N, "heads")
@@ -82,11 +82,11 @@ class AttentionModule(nn.Module):
             k_BKTH = model.position.rotate(k_BKTH, context.angles)
         k_BKSH, v_BKSH = k_BKTH, v_BKTH
         if state is not None:
-            state = KeyValues(
-                *(write(old, new, context.offset) for old, new in zip(state, (k_BKTH, v_BKTH), strict=True))
-            )
+            news = zip(state.stacked, (k_BKTH, v_BKTH), strict=True)
+            stacked = KeyValues(*(write(old, new, state.index, context.offset) for old, new in news))
+            state = state._replace(stacked=stacked)
             if context.offset is not None:  # otherwise this pass is the first, and its own keys are all there are
-                k_BKSH, v_BKSH = state
+                k_BKSH, v_BKSH = state.read()
         mask = context.mask
         if self.mixer.window is not None:
             mask = Window(self.mixer.window) if mask is None else mask & Window(self.mixer.window)
@@ -118,13 +118,18 @@ class AttentionModule(nn.Module):
 
 
 def write(
-    cache_BKSH: Float[Array, "B K S H"], new_BKTH: Float[Array, "B K T H"], offset_B: Int[Array, " B"] | None
-) -> Float[Array, "B K S H"]:
-    """The cache with T new entries, from slot 0 or from each row's offset on.
+    cache_LBKSH: Float[Array, "L B K S H"],
+    new_BKTH: Float[Array, "B K T H"],
+    layer: Array | int,
+    offset_B: Int[Array, " B"] | None,
+) -> Float[Array, "L B K S H"]:
+    """The cache with T new entries in a layer, from slot 0 or from each row's offset on.
 
-    Whoever calls has checked that they fit: an index past the end is clamped here without a word.
+    Whoever calls has checked that they fit: what lies past the end is dropped here without a word.
     """
-    new_BKTH = new_BKTH.astype(cache_BKSH.dtype)
+    new_BKTH = new_BKTH.astype(cache_LBKSH.dtype)
     if offset_B is None:
-        return jax.lax.dynamic_update_slice(cache_BKSH, new_BKTH, (0, 0, 0, 0))
-    return jax.vmap(lambda c, n, at: jax.lax.dynamic_update_slice(c, n, (0, at, 0)))(cache_BKSH, new_BKTH, offset_B)
+        return jax.lax.dynamic_update_slice(cache_LBKSH, new_BKTH[None], (layer, 0, 0, 0, 0))
+    row_B1 = jnp.arange(offset_B.shape[0])[:, None]
+    slot_BT = offset_B[:, None] + jnp.arange(new_BKTH.shape[2])
+    return cache_LBKSH.at[layer, row_B1, :, slot_BT].set(jnp.swapaxes(new_BKTH, 1, 2))

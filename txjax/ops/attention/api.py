@@ -10,10 +10,12 @@ from jaxtyping import Array, Bool, Float, Int
 from txjax.ops.attention.blockwise import blockwise_attention
 from txjax.ops.attention.fused import cudnn_attention, xla_attention
 from txjax.ops.attention.plain import plain_attention
+from txjax.ops.attention.recomputed import recomputed_attention
 from txjax.ops.masks import Bias, Mask, as_bias, as_mask
 
 IMPLEMENTATIONS: dict[str, Callable[..., tuple[Array, Array | None]]] = {
     "plain": plain_attention,
+    "recomputed": recomputed_attention,
     "xla": xla_attention,
     "cudnn": cudnn_attention,
     "blockwise": blockwise_attention,

@@ -1,0 +1,86 @@
+"""What the heads of attention keep, for every variant of attention, positions, mixers and layer patterns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from harness import TOKENS, TOLERANCE, assert_close, logits, parameters, run
+from variants import LENGTH, VARIANTS, Variant, put
+
+from txjax.batch import Batch
+from txjax.config import Attention, Model
+from txjax.models.decoder import Decoder
+from txjax.schema import ConfigError, field_types
+
+ABOUT_HEADS = {"attention", "causal", "dtype", "first_layers", "mixer", "pattern", "position"}
+
+
+def is_about_heads(variant: Variant) -> bool:
+    fields = {path.split(".")[0] for path, _ in variant.changes}
+    return variant.computes_anew and (not fields or bool(fields & ABOUT_HEADS))
+
+
+pytestmark = pytest.mark.parametrize("variant", [v for v in VARIANTS if is_about_heads(v)], ids=str, scope="module")
+
+
+def with_windows(model: Model, window: int | None) -> Model:
+    """The model with the window of every mixer that can have one."""
+
+    def changed(mixer: Any) -> Any:
+        return replace(mixer, window=window) if hasattr(mixer, "window") else mixer
+
+    def layers(which: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(replace(layer, mixer=changed(layer.mixer)) for layer in which)
+
+    return replace(
+        model,
+        mixer=changed(model.mixer),
+        pattern=layers(model.pattern),
+        first_layers=layers(model.first_layers),
+    )
+
+
+@pytest.mark.bug("apple/axlearn#842")
+def test_grouped_heads_are_repeated_heads(variant: Variant):
+    """Neighbouring query heads share a key head: of N heads in K groups, head n reads group n K // N."""
+    grouped = put(variant.model, "attention.num_kv_heads", variant.model.attention.num_heads // 2)
+    single = put(variant.model, "attention.num_kv_heads", None)
+
+    def repeat(leaf: jax.Array, names: tuple[str, ...]) -> jax.Array:
+        return jnp.repeat(leaf, 2, names.index("kv_heads")) if "kv_heads" in names else leaf
+
+    repeated = jax.tree.map(repeat, parameters(grouped), Decoder(grouped).axes())
+    assert_close(run(single, Batch(tokens=TOKENS), repeated), logits(grouped), TOLERANCE[variant.model.dtype])
+
+
+def test_a_window_of_the_whole_length_is_no_window(variant: Variant):
+    assert_close(logits(with_windows(variant.model, LENGTH)), logits(with_windows(variant.model, None)), 0.0)
+
+
+@pytest.mark.bug("jax-ml/jax#28974")
+def test_every_implementation_of_attention_is_the_plain_one(variant: Variant):
+    plain = put(variant.model, "attention.implementation", "plain")
+    for name in get_args(field_types(Attention)["implementation"]):
+        try:
+            got = logits(put(put(plain, "attention.implementation", name), "attention.block_size", 3))
+        except ConfigError as refusal:
+            assert "attention.implementation" in str(refusal)
+        else:
+            assert_close(got, logits(plain), TOLERANCE[plain.dtype])
+
+
+@pytest.mark.bug("huggingface/transformers#46634")
+def test_documents_packed_into_a_row_do_not_see_each_other(variant: Variant):
+    parts = [(0, 3), (1, 5)]  # row and length
+    packed = Batch(
+        tokens=jnp.concatenate([TOKENS[row, :n] for row, n in parts])[None],
+        segments=jnp.array([[1] * 3 + [2] * 5]),
+        positions=jnp.concatenate([jnp.arange(n) for _, n in parts])[None],
+    )
+    alone = np.concatenate([logits(variant.model, n)[row] for row, n in parts])
+    assert_close(run(variant.model, packed)[0], alone, TOLERANCE[variant.model.dtype])

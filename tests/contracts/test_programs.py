@@ -1,0 +1,163 @@
+"""What compiling, sharding, scanning and rematerialising keep, whatever the variant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from harness import TOKENS, TOLERANCE, assert_close, compiled, logits, parameters
+from variants import BASES, LENGTH, PATTERNS, VARIANTS, Variant, put
+
+from txjax.batch import Batch
+from txjax.config import Config, Mesh, Model, Optim, Train
+from txjax.models.decoder import Decoder
+from txjax.parallel import Layout, abstract_layout, make_layout
+from txjax.schema import ConfigError, field_types
+from txjax.train.optimizers import SGD
+from txjax.train.state import State, hyper
+from txjax.train.step import make_train_step
+
+MESH = Mesh(data=2, fsdp=2, tensor=2)
+BATCH = Batch(tokens=jnp.tile(TOKENS, (4, 1)), targets=jnp.tile(TOKENS[:, ::-1], (4, 1)))
+LAYOUTS = [*map(Variant, BASES), *PATTERNS]  # bases, and every way that layers can follow one another
+
+every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str, scope="module")
+every_layout = pytest.mark.parametrize("variant", LAYOUTS, ids=str, scope="module")
+
+
+def config_of(model: Model) -> Config:
+    plain = Optim(learning_rate=1.0, optimizer=SGD(), weight_decay=0.0, clip=None)  # the update is the gradient
+    return Config(model=model, optim=plain, train=Train(batch_size=8, steps=10), mesh=MESH)
+
+
+def fitted(model: Model, make: Any, *arguments: Any) -> tuple[Layout, Any]:
+    """A layout and the places of the model's parameters, with the advice taken that an error gives."""
+    decoder = Decoder(model)
+    layout = make(MESH, *arguments)
+    try:
+        return layout, layout.parameters(decoder.axes(), decoder.shapes())
+    except ConfigError as error:
+        assert "map kv_heads to none" in str(error)
+        rules = tuple((name, None if name == "kv_heads" else over) for name, over in MESH.parameter_rules)
+        layout = make(replace(MESH, parameter_rules=rules), *arguments)
+        return layout, layout.parameters(decoder.axes(), decoder.shapes())
+
+
+def primitives(jaxpr: Any) -> list[str]:
+    """Names of all operations of a program, those of inner programs included."""
+    names = []
+    for eqn in jaxpr.eqns:
+        names.append(eqn.primitive.name)
+        for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+            inner = getattr(inner, "jaxpr", inner)
+            names += primitives(inner) if hasattr(inner, "eqns") else []
+    return names
+
+
+@every_variant
+def test_sharded_over_eight_devices_it_has_the_same_logits(variant: Variant):
+    model = variant.model
+    layout, places = fitted(model, make_layout)
+
+    def forward(params: Any, batch: Batch) -> jax.Array:
+        return Decoder(model).apply(params, batch).logits
+
+    with layout.scope():
+        arguments = jax.device_put((parameters(model), BATCH), (places, layout.batch()))
+        program = compiled(forward, *arguments)
+        got = program(*arguments)
+    assert "all-reduce" in program.as_text()  # the work is shared: a product's parts are summed over devices
+    assert_close(got, np.tile(logits(replace(model, remat="none")), (4, 1, 1)), TOLERANCE[model.dtype])
+
+
+@every_variant
+def test_the_train_step_lowers_for_tpu_on_a_mesh_of_no_devices(variant: Variant):
+    model, config = Decoder(variant.model), config_of(variant.model)
+    layout, places = fitted(variant.model, abstract_layout, 8)
+
+    def shaped(leaf: Any, place: Any = layout.replicated()) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
+
+    zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
+    rest = jax.tree.map(shaped, State(zero, None, optax.EmptyState(), key, zero, zero))
+    state = replace(rest, params=jax.tree.map(shaped, model.shapes(), places))
+    batch = jax.tree.map(lambda leaf: shaped(leaf, layout.batch()), BATCH)
+    with layout.scope():
+        traced = jax.jit(make_train_step(model, config)).trace(state, batch, jax.tree.map(shaped, hyper(config, model)))
+        text = traced.lower(lowering_platforms=("tpu",)).as_text()
+    assert "stablehlo.while" in text or variant.model.periods <= 1
+    used = primitives(traced.jaxpr.jaxpr)
+    assert used.count("sharding_constraint") > 2
+    assert ("random_bits" in used) == (variant.model.dropout > 0)  # off, dropout costs nothing
+
+
+@every_layout
+def test_a_sharded_train_step_moves_the_weights_by_the_gradient_of_one_device(variant: Variant):
+    model = Decoder(variant.model)
+    config = config_of(variant.model)
+    layout, places = fitted(variant.model, make_layout)
+    zero = jnp.zeros((), jnp.int32)
+    state = State(zero, parameters(variant.model), optax.EmptyState(), jax.random.key(0), zero, zero)
+    step = make_train_step(model, config)
+    one, metrics = compiled(step, state, BATCH, hyper(config, model))(state, BATCH, hyper(config, model))
+    with layout.scope():
+        everywhere = layout.replicated()
+        spread = replace(jax.device_put(state, everywhere), params=jax.device_put(state.params, places))
+        arguments = spread, jax.device_put(BATCH, layout.batch()), jax.device_put(hyper(config, model), everywhere)
+        eight, metrics_of_eight = compiled(step, *arguments)(*arguments)
+    assert_close(eight.params, one.params, 1e-6)
+    assert_close(metrics_of_eight, metrics, 1e-6)
+    moved = jax.tree.map(jnp.subtract, state.params, one.params)
+    assert_close(moved, gradient(variant.model)[1], 1e-5)
+
+
+def mean_loss(model: Model) -> Any:
+    def loss(params: Any) -> jax.Array:
+        logits = Decoder(model).apply(params, BATCH).logits
+        return optax.softmax_cross_entropy_with_integer_labels(logits, BATCH.targets).mean()
+
+    return loss
+
+
+def gradient(model: Model) -> Any:
+    """Loss and gradient, operation by operation, each layer by itself and nothing computed twice."""
+    with jax.disable_jit():
+        return jax.value_and_grad(mean_loss(replace(model, remat="none")))(parameters(model))
+
+
+@every_layout
+@pytest.mark.bug("jax-ml/jax#2777")
+def test_scanned_layers_have_the_values_and_gradients_of_unrolled_ones(variant: Variant):
+    forms = [replace(variant.model, unroll=unroll, remat="none") for unroll in (1, "all")]
+    scanned, unrolled = (
+        compiled(jax.value_and_grad(mean_loss(form)), params)(params)
+        for form in forms
+        if (params := parameters(form))
+    )
+    assert_close(scanned, unrolled, 1e-6)
+    assert_close(scanned, gradient(variant.model), 1e-5)
+
+
+@every_layout
+@pytest.mark.parametrize("policy", [p for p in get_args(field_types(Model)["remat"]) if p != "none"])
+def test_rematerialised_layers_have_the_same_gradients(variant: Variant, policy: str):
+    with jax.disable_jit():
+        again = jax.value_and_grad(mean_loss(replace(variant.model, remat=policy)))(parameters(variant.model))
+    assert_close(again, gradient(variant.model), 1e-6)
+
+
+@every_layout
+@pytest.mark.bug("jax-ml/jax#2777")
+def test_the_program_does_not_grow_with_depth(variant: Variant):
+    def operations(periods: int) -> int:
+        layers = len(variant.model.first_layers) + periods * len(variant.model.pattern)
+        model = replace(variant.model, num_layers=layers)
+        loss = jax.value_and_grad(mean_loss(model))
+        return len(primitives(jax.make_jaxpr(loss)(Decoder(model).shapes()).jaxpr))
+
+    assert operations(periods=2) == operations(periods=24)

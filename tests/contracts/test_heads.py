@@ -45,6 +45,12 @@ def with_windows(model: Model, window: int | None) -> Model:
     )
 
 
+def test_a_prefix_has_the_logits_of_its_part_of_the_whole(variant: Variant):
+    if not variant.model.causal:
+        pytest.skip("later tokens are seen")
+    assert_close(logits(variant.model, 5), logits(variant.model)[:, :5], TOLERANCE[variant.model.dtype])
+
+
 @pytest.mark.bug("apple/axlearn#842")
 def test_grouped_heads_are_repeated_heads(variant: Variant):
     """Neighbouring query heads share a key head: of N heads in K groups, head n reads group n K // N."""

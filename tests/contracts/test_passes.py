@@ -51,11 +51,6 @@ def test_no_position_sees_a_later_one(variant: Variant):
     assert (reach_TT[later] > 0).any() == (mixes(model) and not model.causal)
 
 
-def test_a_prefix_has_the_logits_of_its_part_of_the_whole(variant: Variant):
-    skip_unless(variant.model.causal, "later tokens are seen")
-    assert_close(logits(variant.model, 5), logits(variant.model)[:, :5], TOLERANCE[variant.model.dtype])
-
-
 @pytest.mark.bug("google/flax#5591", "T007")
 @pytest.mark.bug("huggingface/transformers#3021", "T013")
 @pytest.mark.bug("ml-explore/mlx-lm#1491", "T106", "T143")

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from txjax.batch import Batch
 from txjax.models import Model
 from txjax.ops.sampling import filtered_logits, sample
-from txjax.schema import ConfigError
+from txjax.schema import require
 
 BUCKET = 32  # prompt and cache lengths are rounded up to multiples of this, so that few programs are compiled
 
@@ -37,12 +37,9 @@ class Sampling:
 
     def __post_init__(self) -> None:
         for t in np.atleast_1d(self.temperature):
-            if not (math.isfinite(t) and t >= 0):
-                raise ConfigError(f"temperature must be 0 (greedy) or a positive number, got {t}")
-        if self.top_k is not None and self.top_k < 1:
-            raise ConfigError(f"top_k must be at least 1 or none, got {self.top_k}")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p must be in (0, 1] or none, got {self.top_p}")
+            require(math.isfinite(t) and t >= 0, f"temperature must be 0 (greedy) or a positive number, got {t}")
+        require(self.top_k is None or self.top_k > 0, f"top_k must be at least 1 or none, got {self.top_k}")
+        require(self.top_p is None or 0 < self.top_p <= 1, f"top_p must be in (0, 1] or none, got {self.top_p}")
 
 
 def generate(
@@ -63,41 +60,53 @@ def generate(
     ConfigError before anything runs; slide reads the last half of a text again, from position 0, each time the text
     has filled the context.
     """
-    _check_prompts(prompts, seeds, sampling.limit)
-    longest = max(len(p) for p in prompts)
-    if context is not None and longest + tokens > context + 1 and past_context == "error":
-        # the last token drawn is never read, so that context + 1 tokens fit
-        raise ConfigError(
-            f"a prompt of {longest} tokens and {tokens} new ones run past the context of {context}: "
-            f"ask for at most {context + 1 - longest}, or choose past_context=slide"
-        )
-    texts = [list(p) for p in prompts]
-    new: list[list[int]] = [[] for _ in prompts]
-    while (missing := tokens - max(len(n) for n in new)) > 0:
-        if context is not None:
-            texts = [t[-max(context // 2, 1) :] if len(t) > context else t for t in texts]
-        room = missing if context is None else min(missing, context + 1 - max(len(t) for t in texts))
-        drawn = _draw(model, params, texts, room, sampling, seeds, done=len(max(new, key=len)), context=context)
+    _check(prompts, tokens, sampling, seeds)
+    if past_context == "error" and context is not None:
+        _check_room(max(len(p) for p in prompts), tokens, context)
+    texts, new = [list(p) for p in prompts], [[] for _ in prompts]
+    ended, done = [False] * len(prompts), 0
+    while done < tokens and not all(ended):
+        # one id stands for a text that has ended: the others alone say how far to go
+        texts = [t[:1] if end else _slid(t, context) for t, end in zip(texts, ended, strict=True)]
+        longest = max(map(len, texts))
+        count = tokens - done if context is None else min(tokens - done, context + 1 - longest)
+        drawn = _draw(model, params, texts, count, sampling, seeds, ended, done, context)
         for text, row, piece in zip(texts, new, drawn, strict=True):
-            if sampling.end is None or sampling.end not in row:
-                row.extend(piece)
-            text.extend(piece or [sampling.end or 0])
-        if sampling.end is not None and all(sampling.end in row for row in new):
-            break
+            text += piece
+            row += piece
+        ended = [sampling.end in row[-1:] for row in new]
+        done += count
     return new
 
 
-def _check_prompts(prompts: Sequence[Sequence[int]], seeds: Sequence[int], limit: int | None) -> None:
-    if not prompts:
-        raise ConfigError("there is no prompt: give at least one")
-    if len(seeds) != len(prompts):
-        raise ConfigError(f"{len(prompts)} prompts need {len(prompts)} seeds, got {len(seeds)}")
+def _check(prompts: Sequence[Sequence[int]], tokens: int, sampling: Sampling, seeds: Sequence[int]) -> None:
+    require(len(prompts) > 0, "there is no prompt: give at least one")
+    require(tokens >= 0, f"tokens must not be negative, got {tokens}")
+    require(len(seeds) == len(prompts), f"{len(prompts)} prompts need {len(prompts)} seeds, got {len(seeds)}")
+    require(all(0 <= seed < 2**32 for seed in seeds), f"seeds must be in [0, 2^32), got {list(seeds)}")
+    rates = np.size(sampling.temperature)
+    require(rates in (1, len(prompts)), f"{len(prompts)} prompts need 1 or {len(prompts)} temperatures, got {rates}")
     for i, prompt in enumerate(prompts):
-        if len(prompt) == 0:
-            raise ConfigError(f"prompt {i} has no tokens: start it with the end-of-text id or any other")
-        if min(prompt) < 0 or (limit is not None and max(prompt) >= limit):
-            bad = next(t for t in prompt if t < 0 or t >= (limit or t + 1))
-            raise ConfigError(f"prompt {i} has the id {bad}, outside the vocabulary of {limit}")
+        require(len(prompt) > 0, f"prompt {i} has no tokens: start it with the end-of-text id or any other")
+        for token in prompt:
+            inside = 0 <= token and (sampling.limit is None or token < sampling.limit)
+            require(inside, f"prompt {i} has the id {token}, outside the vocabulary of {sampling.limit}")
+
+
+def _check_room(longest: int, tokens: int, context: int) -> None:
+    """The last token drawn is never read, so that context + 1 tokens fit."""
+    room = context + 1 - longest
+    require(
+        tokens <= room,
+        f"a prompt of {longest} tokens and {tokens} new ones run past the context of {context}: "
+        + (f"ask for at most {room}, or " if room > 0 else "shorten it, or ")
+        + "choose past_context=slide",
+    )
+
+
+def _slid(text: list[int], context: int | None) -> list[int]:
+    """The text, or its last half of a context where it has outgrown the context."""
+    return text if context is None or len(text) <= context else text[-max(context // 2, 1) :]
 
 
 def _draw(
@@ -107,46 +116,59 @@ def _draw(
     count: int,
     sampling: Sampling,
     seeds: Sequence[int],
+    ended: Sequence[bool],
     done: int,
     context: int | None,
 ) -> list[list[int]]:
-    """`count` more ids for each text, cut after the end id."""
-    lengths = [len(t) for t in texts]
-    width = _rounded(max(lengths), context)
+    """`count` more ids for each text that has not ended, cut after the end id; `done` have been drawn before."""
+    lengths = np.array([len(t) for t in texts])
+    longest = lengths.max().item()
+    width = _rounded(longest, context)
     rows = np.zeros((len(texts), width), np.int32)
     for row, text in zip(rows, texts, strict=True):
         row[: len(text)] = text
-    segments = (np.arange(width) < np.array(lengths)[:, None]).astype(np.int32)
-    cache_len = _rounded(max(max(lengths) + count - 1, width), context)
-    keys_B = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
-    temperature_B = jnp.broadcast_to(jnp.asarray(sampling.temperature, jnp.float32), (len(texts),))
+    segments = (np.arange(width) < lengths[:, None]).astype(np.int32)
     drawn, lengths_B = _loop(
-        model, params, Batch(tokens=rows, segments=segments), keys_B, temperature_B, jnp.asarray(done),
-        jnp.asarray(count), buffer=_rounded(count, None), cache_len=cache_len, top_k=sampling.top_k,
-        top_p=sampling.top_p, end=sampling.end, limit=sampling.limit,
-    )  # fmt: skip
+        model,
+        params,
+        Batch(tokens=rows, segments=segments),
+        jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32)),
+        jnp.broadcast_to(jnp.asarray(sampling.temperature, jnp.float32), (len(texts),)),
+        None if sampling.top_p is None else jnp.asarray(sampling.top_p, jnp.float32),
+        jnp.asarray(ended),
+        jnp.asarray(done),
+        jnp.asarray(count),
+        buffer=_rounded(count, None),
+        cache_len=_rounded(max(longest + count - 1, width), context),
+        top_k=sampling.top_k,
+        end=sampling.end,
+        limit=sampling.limit,
+    )
     return [row[:n].tolist() for row, n in zip(np.asarray(drawn), np.asarray(lengths_B), strict=True)]
 
 
 def _rounded(length: int, limit: int | None) -> int:
-    up = -(-length // BUCKET) * BUCKET
+    """A length from a short list, at most a quarter longer or SHORTEST, so that few programs are compiled."""
+    step = max(SHORTEST, 2 ** ((length - 1).bit_length() - 3)) if length > 1 else SHORTEST
+    up = -(-length // step) * step
     return up if limit is None else max(min(up, limit), length)
 
 
-@partial(jax.jit, static_argnames=("model", "buffer", "cache_len", "top_k", "top_p", "end", "limit"))
+@partial(jax.jit, static_argnames=("model", "buffer", "cache_len", "top_k", "end", "limit"))
 def _loop(
     model: Model,
     params: Any,
     batch: Batch,
     keys_B: Array,
     temperature_B: Float[Array, " B"],
+    top_p: Float[Array, ""] | None,
+    ended_B: Bool[Array, " B"],
     done: Int[Array, ""],
     count: Int[Array, ""],
     *,
     buffer: int,
     cache_len: int,
     top_k: int | None,
-    top_p: float | None,
     end: int | None,
     limit: int | None,
 ) -> tuple[Int[Array, "B M"], Int[Array, " B"]]:
@@ -177,7 +199,7 @@ def _loop(
         return i + 1, ids_B, cache, put(written, ids_B, i)
 
     first_B = draw(logits_BV, jnp.asarray(0))
-    empty = (jnp.zeros((B, buffer), jnp.int32), jnp.zeros(B, bool), jnp.zeros(B, jnp.int32))
+    empty = (jnp.zeros((B, buffer), jnp.int32), ended_B, jnp.zeros(B, jnp.int32))
     start = (jnp.asarray(1), first_B, cache, put(empty, first_B, jnp.asarray(0)))
     out_BM, _, lengths_B = jax.lax.while_loop(unfinished, body, start)[3]
     return out_BM, lengths_B

@@ -52,7 +52,7 @@ class DecoderModule(nn.Module):
         }
         x_BTD = model.position.embed(x_BTD, positions_BT, tables)
         if "embedding" in model.dropout_sites:
-            x_BTD = context.drop(x_BTD, "embedding", model.num_layers)
+            x_BTD = context.drop(x_BTD, "embedding", 0)
         x_BTD = constrain(x_BTD, "batch", "length", "embed")
         sow(self, context, "embedded", x_BTD)
         x_BTD, states = stack(model, x_BTD, context, states)

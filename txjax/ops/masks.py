@@ -105,18 +105,25 @@ class Prefix(Mask):
 
 @pytree
 class Explicit(Mask):
-    """A mask given as an array of booleans."""
+    """A mask given as an array of booleans. first: the query of its first row; None: its rows are the last queries."""
 
     allowed: Bool[Array, "#B #N T S"]
+    first: Int[Array, ""] | None = None
 
     def __call__(self, query_BT: Array, key_S: Array) -> Array:
-        # queries are the last T of the array's keys: the row of a query is its index less what was cached before
-        first = self.allowed.shape[-1] - self.allowed.shape[-2]
-        return self.allowed[..., query_BT[0] - first, :][..., key_S]
+        return _block(self.allowed, self.first, query_BT, key_S)
 
 
-def as_mask(mask: Mask | Array | None) -> Mask | None:
+def _block(values: Array, first: Array | None, query_BT: Array, key_S: Array) -> Array:
+    """The rows and columns asked for. Rows of a batch may be at different places, but are equally far from `first`."""
+    first = jnp.asarray(values.shape[-1] - values.shape[-2]) if first is None else first
+    return values[..., query_BT[0] - first, :][..., key_S]
+
+
+def as_mask(mask: Mask | Array | None, first: Array | None = None) -> Mask | None:
     """A mask from what a caller has: a Mask, or an array of booleans (True = may attend), (#B, #N, T, S).
+
+    first: the query of an array's first row, in row 0 of the batch; None: its rows are the last queries.
 
     Numbers are refused (TypeError): whether 0 or 1 or -inf hides is a matter of convention, and a wrong guess
     trains on without a word.
@@ -130,7 +137,7 @@ def as_mask(mask: Mask | Array | None) -> Mask | None:
         )
     if mask.ndim != 4:
         raise TypeError(f"a mask array has the axes (batch, heads, queries, keys), each of them or 1, got {mask.shape}")
-    return Explicit(mask)
+    return Explicit(mask, first)
 
 
 class Bias:
@@ -143,19 +150,19 @@ class Bias:
 
 @pytree
 class ExplicitBias(Bias):
-    """A bias given as an array."""
+    """A bias given as an array. first: see Explicit."""
 
     values: Float[Array, "#B #N T S"]
+    first: Int[Array, ""] | None = None
 
     def __call__(self, query_BT: Array, key_S: Array) -> Array:
-        first = self.values.shape[-1] - self.values.shape[-2]
-        return self.values[..., query_BT[0] - first, :][..., key_S].astype(jnp.float32)
+        return _block(self.values, self.first, query_BT, key_S).astype(jnp.float32)
 
 
-def as_bias(bias: Bias | Array | None) -> Bias | None:
-    """A bias from a Bias or an array of floats, (N, T, S) or (#B, #N, T, S)."""
+def as_bias(bias: Bias | Array | None, first: Array | None = None) -> Bias | None:
+    """A bias from a Bias or an array of floats, (N, T, S) or (#B, #N, T, S). first: see as_mask."""
     if bias is None or isinstance(bias, Bias):
         return bias
     if not jnp.issubdtype(jnp.asarray(bias).dtype, jnp.floating):
         raise TypeError(f"a bias holds floats that are added to the scores, got {jnp.asarray(bias).dtype}")
-    return ExplicitBias(bias if bias.ndim == 4 else bias[None])
+    return ExplicitBias(bias if bias.ndim == 4 else bias[None], first)

@@ -29,7 +29,7 @@ def attention(
     *,
     scale: float | Float[Array, ""],
     mask: Mask | Bool[Array, "#B #N T S"] | None = None,
-    bias: Bias | Float[Array, "#N T S"] | None = None,
+    bias: Bias | Float[Array, "#N T S"] | Float[Array, "#B #N T S"] | None = None,
     softcap: float | None = None,
     offset: int | Int[Array, ...] | None = None,
     dropout: tuple[Array, float | Array] | None = None,
@@ -39,7 +39,8 @@ def attention(
     """softmax(cap(scale q k^T) + bias) v, over the keys that the mask allows; cap(s) = softcap tanh(s / softcap).
 
     scale: 1/sqrt(H) keeps the variance of the scores at 1; 1.0 leaves it at H. May be traced.
-    mask: which queries may see which keys, True = may. A query that sees none yields zeros, with no gradient.
+    mask: which queries may see which keys, True = may. A query that sees none yields zeros, with no gradient. The rows
+        of a mask or bias that is an array are this call's queries.
     offset: index of the first query among the keys, () or (B,); None: the queries are the last T of the keys.
     dropout: key and rate, on the weights.
     Each of the K key heads serves N/K neighbouring query heads.
@@ -55,16 +56,16 @@ def attention(
         raise ValueError(f"queries {q_BNTH.shape} do not fit keys {k_BKSH.shape} and values {v_BKSH.shape}")
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation must be one of {', '.join(IMPLEMENTATIONS)}, got {implementation!r}")
-    first = jnp.asarray(S - T if offset is None else offset)
-    query_BT = jnp.atleast_1d(first)[:, None] + jnp.arange(T)
+    first_B = jnp.atleast_1d(jnp.asarray(S - T if offset is None else offset))
+    query_BT = first_B[:, None] + jnp.arange(T)
     scaled = q_BNTH if isinstance(scale, float) and scale == 1.0 else q_BNTH * jnp.asarray(scale, q_BNTH.dtype)
     return IMPLEMENTATIONS[implementation](
         scaled,
         k_BKSH,
         v_BKSH,
         query_BT=query_BT,
-        mask=as_mask(mask),
-        bias=as_bias(bias),
+        mask=as_mask(mask, first_B[0]),
+        bias=as_bias(bias, first_B[0]),
         softcap=softcap,
         dropout=dropout,
         block_size=block_size,

@@ -1,0 +1,146 @@
+"""`txjax convert`, there and back: files of llama2.c as run folders."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from txjax import api
+from txjax.cli import STOPPED, USER_ERROR, main
+from txjax.interop import llama2c
+from txjax.models import build
+from txjax.store.checkpoints import CheckpointWriter
+from txjax.store.files import StoreError
+
+HEADER = llama2c.Header(width=8, hidden=12, num_layers=2, num_heads=2, num_kv_heads=1, vocab=261, context=16)
+
+
+def write_tokenizer(path: Path, ids: int) -> None:
+    """A tokenizer file of llama2.c: three marks, the bytes, and letters."""
+    pieces = [b"<unk>", b"\n<s>\n", b"\n</s>\n", *(b"<0x%02X>" % byte for byte in range(256))]
+    pieces += [bytes([letter]) for letter in range(97, 97 + ids - len(pieces))]
+    entries = b"".join(np.float32(0).tobytes() + np.int32(len(piece)).tobytes() + piece for piece in pieces)
+    path.write_bytes(np.int32(max(map(len, pieces))).tobytes() + entries)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("theirs")
+    random = np.random.default_rng(0)
+    shapes = build(HEADER.model()).shapes()
+    params = jax.tree.map(lambda leaf: random.standard_normal(leaf.shape, np.float32), shapes)
+    llama2c.write(folder / "model.bin", llama2c.Weights(HEADER.model(), params))
+    write_tokenizer(folder / "tok261.bin", 261)
+    return folder
+
+
+@pytest.fixture
+def theirs(made: Path, tmp_path: Path) -> Path:
+    """A folder as llama2.c's users have it, to damage."""
+    return shutil.copytree(made, tmp_path / "theirs")
+
+
+def convert(source: Path, target: Path) -> int:
+    return main(["convert", f"--from={source}", f"--to={target}"])
+
+
+def test_there_and_back_again(theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run, back = tmp_path / "run", tmp_path / "back.bin"
+    assert convert(theirs, run) == 0
+    assert f"txjax generate --workdir={run}" in capsys.readouterr().out
+    loaded = api.load(run)
+    assert (loaded.step, loaded.config.model, loaded.codec.vocab_size) == (0, HEADER.model(), 261)
+    assert convert(run, back) == 0
+    assert back.read_bytes() == (theirs / "model.bin").read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"theirs", "run", "back.bin"}
+
+
+def test_the_file_alone_is_enough_with_its_tokenizer_beside_it(theirs: Path, tmp_path: Path):
+    write_tokenizer(theirs / "tok260.bin", 260)
+    assert convert(theirs / "model.bin", tmp_path / "run") == 0
+    assert api.load(tmp_path / "run").codec.vocab_size == 261
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "complaint"),
+    [
+        ("theirs", "used", "used is not empty: give a new folder"),
+        ("theirs", "used/file.bin", "file.bin is there already: give a new name"),
+        ("none", "run", "--from: there is no"),
+        ("used", "run", "must hold one .bin file of weights besides tok*.bin, it has a.bin, file.bin"),
+        ("theirs/tok261.bin", "run", "tok261.bin is no checkpoint of llama2.c"),
+        ("theirs/model.bin", "out.bin", "model.bin is no run folder"),
+        ("used", "out.bin", "is no run, it has no config.json"),
+        ("alone", "run", "the model has 261 ids, and beside it there is tok.bin with 260: put its tokenizer there"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    theirs: Path, tmp_path: Path, source: str, target: str, complaint: str, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "a.bin").touch()
+    (tmp_path / "used" / "file.bin").touch()
+    (tmp_path / "alone").mkdir()
+    shutil.copy(theirs / "model.bin", tmp_path / "alone")
+    write_tokenizer(tmp_path / "alone" / "tok.bin", 260)
+    before = sorted(tmp_path.rglob("*"))
+    assert convert(tmp_path / source, tmp_path / target) == USER_ERROR
+    assert complaint in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_half_a_run_is_not_left_behind(
+    theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    def full(*_: object, **__: object) -> None:
+        raise StoreError("no space left")
+
+    monkeypatch.setattr(CheckpointWriter, "save", full)
+    assert convert(theirs, tmp_path / "run") == STOPPED
+    assert "no space left" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+# ---------------------------------------------------------------- the real weights
+
+
+@pytest.fixture(scope="module")
+def stories(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("real") / "stories"
+    assert convert(corpora / "stories260K", folder) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def published(corpora: Path) -> str:
+    text = (corpora / "stories260K" / "stories260K.upstream.md").read_text(encoding="utf-8")
+    return text.split("-t 0.0\n")[1].split("\n```")[0]
+
+
+def said(stories: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    capsys.readouterr()
+    assert main(["generate", f"--workdir={stories}", "--tokens=256", "--temperature=0", *options]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.bug("huggingface/transformers#3021")
+def test_the_published_story_alone_and_in_a_batch(stories: Path, published: str, capsys: pytest.CaptureFixture[str]):
+    assert said(stories, capsys) == published + "\n"
+    other = said(stories, capsys, "--prompt=Lily and Tim")
+    assert other.startswith("Lily and Tim ")
+    both = said(stories, capsys, "--prompt=", "--prompt=Lily and Tim")
+    assert both == f"--- 0\n{published}\n--- 1\n{other}"
+
+
+def test_the_real_weights_come_back(stories: Path, corpora: Path, tmp_path: Path):
+    """Every parameter, bit for bit; the tables of angles behind them are made again."""
+    assert convert(stories, tmp_path / "back.bin") == 0
+    real = (corpora / "stories260K" / "stories260K.bin").read_bytes()
+    back = (tmp_path / "back.bin").read_bytes()
+    assert len(back) == len(real)
+    tables = 2 * 512 * 4 * 4
+    assert back[:-tables] == real[:-tables]

@@ -1,0 +1,244 @@
+"""How weights move: directions by hand in NumPy, decay, clipping, and groups chosen by path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from txjax.config import Group, Layer, Model, Optim
+from txjax.models import Decoder
+from txjax.nn.parameters import path_name
+from txjax.schema import ConfigError
+from txjax.train.optimizers import SGD, AdamW, Muon, describe_groups, groups_of, update
+
+SIZES: dict[str, Any] = {"width": 8, "vocab_size": 5, "context": 4}
+
+
+def draw(*shape: int, seed: int = 0) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), jnp.float32)
+
+
+def steps(optim: Optim, parameters: Any, gradients: list[Any], axes: Any = None) -> list[Any]:
+    """The parameters after each gradient, at the full learning rate."""
+    direction = optim.optimizer.direction(axes)
+    state, after = direction.init(parameters), []
+    for g in gradients:
+        rate, decay = jnp.float32(optim.learning_rate), jnp.float32(optim.weight_decay)
+        change, state = update(optim, direction, g, state, parameters, rate, decay, optax.global_norm(g))
+        parameters = jax.tree.map(jnp.add, parameters, change)
+        after.append(parameters)
+    return after
+
+
+# Directions
+
+
+def test_adamw_is_the_papers_with_decay_apart():
+    w0, g = (
+        np.array([1.0, -2.0, 0.5]),
+        [np.array([0.3, -1.0, 1e-4]), np.array([-0.2, 2.0, 0.0]), np.array([1.0, 1.0, 1])],
+    )
+    rate, decay, (b1, b2), eps = 0.1, 0.3, (0.8, 0.9), 1e-3
+    w, m, v = w0.copy(), np.zeros(3), np.zeros(3)
+    optim = Optim(rate, AdamW((b1, b2), eps), weight_decay=decay, clip=None, groups=())
+    ours = steps(optim, {"w": jnp.asarray(w0, jnp.float32)}, [{"w": jnp.asarray(x, jnp.float32)} for x in g])
+    for t, (gradient, found) in enumerate(zip(g, ours, strict=True), start=1):
+        m, v = b1 * m + (1 - b1) * gradient, b2 * v + (1 - b2) * gradient**2
+        direction = m / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + eps)
+        w = w - rate * (direction + decay * w)
+        np.testing.assert_allclose(found["w"], w, rtol=2e-6)
+
+
+@pytest.mark.bug("google-deepmind/optax#494")
+def test_without_gradients_adamw_decays_by_rate_times_decay_alone():
+    w, count = draw(50), 20
+    optim = Optim(learning_rate=0.1, weight_decay=0.5, groups=())
+    last = steps(optim, {"w": w}, [{"w": jnp.zeros(50)}] * count)[-1]["w"]
+    np.testing.assert_allclose(last, np.asarray(w, np.float64) * (1 - 0.1 * 0.5) ** count, rtol=5e-6)
+
+
+@pytest.mark.bug("google-deepmind/optax#494")
+def test_decay_is_no_part_of_the_gradient_that_adam_scales():
+    g = {"w": draw(6, seed=1)}
+    plain, decayed = (
+        steps(Optim(0.1, weight_decay=decay, clip=None, groups=()), {"w": draw(6)}, [g])[-1]["w"]
+        for decay in (0.0, 0.7)
+    )
+    np.testing.assert_allclose(plain - decayed, 0.1 * 0.7 * draw(6), atol=1e-6)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_sgd_with_momentum_sums_gradients(nesterov: bool):
+    g = [{"w": draw(4, seed=i)} for i in range(3)]
+    optim = Optim(0.1, SGD(0.9, nesterov), weight_decay=0.0, clip=None, groups=())
+    w, total = np.asarray(draw(4, seed=9), np.float64), np.zeros(4)
+    for gradient, found in zip(g, steps(optim, {"w": draw(4, seed=9)}, g), strict=True):
+        gradient = np.asarray(gradient["w"], np.float64)
+        total = 0.9 * total + gradient
+        w = w - 0.1 * (gradient + 0.9 * total if nesterov else total)
+        np.testing.assert_allclose(found["w"], w, rtol=1e-5, atol=1e-6)
+
+
+def test_sgd_without_momentum_keeps_nothing():
+    assert jax.tree.leaves(SGD().direction(None).init({"w": draw(3)})) == []
+
+
+AXES = {
+    "layers": {
+        "block_0": {
+            "attention": {
+                "query": {"w": ("layers", "embed", "heads", "head_dim"), "b": ("layers", "heads", "head_dim")},
+                "out": {"w": ("layers", "heads", "head_dim", "embed")},
+            },
+            "norm": {"gain": ("layers", "embed")},
+        }
+    },
+    "embedding": {"w": ("vocab", "embed")},
+}
+SHAPES = {"layers": 3, "embed": 6, "heads": 2, "head_dim": 2, "vocab": 5}
+
+
+def test_muon_treats_each_stacked_layer_as_if_it_were_alone():
+    is_axes = lambda x: isinstance(x, tuple)  # noqa: E731
+    stacked, *gradients = (
+        jax.tree.map(lambda axes, s=seed: draw(*[SHAPES[a] for a in axes], seed=s), AXES, is_leaf=is_axes)
+        for seed in range(3)
+    )
+    optim = Optim(0.1, Muon(), weight_decay=0.0, clip=None, groups=())
+    together = steps(optim, stacked, gradients, AXES)[-1]["layers"]
+    axes = {"first_0": jax.tree.map(lambda a: a[1:], AXES["layers"]["block_0"], is_leaf=is_axes)}
+    for n in range(3):
+        weights, *own = (
+            {"first_0": jax.tree.map(lambda x: x[n], t["layers"]["block_0"])} for t in (stacked, *gradients)
+        )
+        alone = steps(optim, weights, own, axes)[-1]["first_0"]
+        for got, want in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
+            np.testing.assert_allclose(got[n], want, atol=2e-5)
+
+
+def test_muon_makes_matrices_of_layers_orthogonal_and_gives_adam_the_rest():
+    is_axes = lambda x: isinstance(x, tuple)  # noqa: E731
+    zero, g = (
+        jax.tree.map(lambda axes, s=size: s * draw(*[SHAPES[a] for a in axes], seed=1), AXES, is_leaf=is_axes)
+        for size in (0.0, 1.0)
+    )
+    change = steps(Optim(1.0, Muon(rms=0.2), weight_decay=0.0, clip=None, groups=()), zero, [g], AXES)[-1]
+    matrix = np.asarray(change["layers"]["block_0"]["attention"]["query"]["w"]).reshape(3, 6, 4)
+    np.testing.assert_allclose((matrix**2).mean((1, 2)) ** 0.5, 0.2, rtol=0.2)
+    singular = np.linalg.svd(matrix)[1]
+    assert (singular.max(1) / singular.min(1) < 2).all()  # five Newton-Schulz steps come this close to 1
+    of_gradient = np.linalg.svd(np.asarray(g["layers"]["block_0"]["attention"]["query"]["w"]).reshape(3, 6, 4))[1]
+    assert (of_gradient.max(1) / of_gradient.min(1) > 2).any()
+    assert (
+        np.einsum("lio,lio->l", matrix, g["layers"]["block_0"]["attention"]["query"]["w"].reshape(3, 6, 4)) < 0
+    ).all()
+    for adam in (change["embedding"]["w"], change["layers"]["block_0"]["norm"]["gain"]):
+        np.testing.assert_allclose(np.abs(adam), 1, rtol=1e-4)  # Adam's first step is the sign
+
+
+# Clipping
+
+
+@pytest.mark.bug("paiml/aprender#2112", "ml-explore/mlx-lm#1658", "ml-explore/mlx-lm#1659", "apple/axlearn#297")
+def test_the_norm_of_all_gradients_together_is_clipped():
+    w, g = ({"a": draw(3, 4, seed=s), "b": draw(5, seed=s + 1)} for s in (0, 7))
+    optim = Optim(learning_rate=0.5, optimizer=SGD(), weight_decay=0.0, clip=0.3, groups=())
+    for size in (1.0, 100.0):
+        scaled = jax.tree.map(lambda x, s=size: s * x, g)
+        (after,) = steps(optim, w, [scaled])
+        change = jax.tree.map(jnp.subtract, w, after)
+        np.testing.assert_allclose(optax.global_norm(change), 0.5 * 0.3, rtol=1e-4)
+        share = jax.tree.map(lambda c, x: c / x, change, g)
+        assert np.ptp(np.concatenate([np.ravel(s) for s in jax.tree.leaves(share)])) < 1e-3  # one factor for all
+    small = jax.tree.map(lambda x: 0.01 * x, g)
+    (after,) = steps(optim, w, [small])
+    for got, want, x in zip(*map(jax.tree.leaves, (after, w, small)), strict=True):
+        np.testing.assert_allclose(got, want - 0.5 * x, atol=1e-6)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(steps(optim, w, [jax.tree.map(jnp.zeros_like, g)])))
+
+
+# Groups
+
+
+def stacked_and_unrolled() -> tuple[Any, Any]:
+    """The shapes of the same model with its three layers stacked, and each by itself."""
+    return Decoder(Model(num_layers=3, **SIZES)).shapes(), Decoder(
+        Model(num_layers=3, first_layers=(Layer(), Layer()), **SIZES)
+    ).shapes()
+
+
+def by_path(config: Optim, shapes: Any) -> dict[str, Group]:
+    groups = groups_of(config, shapes)
+    leaves = jax.tree_util.tree_leaves_with_path(groups, is_leaf=lambda x: isinstance(x, Group))
+    return {path_name(path): group for path, group in leaves}
+
+
+def test_norms_biases_and_embeddings_are_not_decayed_unless_asked():
+    decayed = {name for name, group in by_path(Optim(), stacked_and_unrolled()[0]).items() if group.weight_decay}
+    block = "layers/block_0/"
+    assert decayed == {
+        *(f"{block}attention/{name}/w" for name in ("query", "key", "value", "out")),
+        *(f"{block}dense/{name}/w" for name in ("in", "out")),
+    }
+    assert all(group.weight_decay == 1 for group in by_path(Optim(groups=()), stacked_and_unrolled()[0]).values())
+
+
+def test_groups_survive_stacking_and_the_first_match_counts():
+    config = Optim(groups=(Group("attention/query", 0.1), Group("attention", 0.5, 0.0), Group("/w$", 2.0)))
+    stacked, unrolled = (by_path(config, shapes) for shapes in stacked_and_unrolled())
+    assert stacked["layers/block_0/attention/query/b"].learning_rate == 0.1
+    assert stacked["layers/block_0/attention/key/w"].learning_rate == 0.5
+    assert stacked["layers/block_0/dense/in/w"].learning_rate == 2.0
+    assert stacked["layers/block_0/dense/in/b"].learning_rate == 1.0
+    for name, group in unrolled.items():
+        assert group == stacked[name.replace("first_0", "layers/block_0").replace("first_1", "layers/block_0")]
+
+
+def test_each_group_is_described_with_its_rate_decay_size_and_members():
+    shapes = Decoder(Model(num_layers=2, **SIZES)).shapes()
+    config = Optim(
+        learning_rate=1e-3,
+        weight_decay=0.1,
+        groups=(Group("embedding", 0.0), Group("norm", 1.0, 0.0), Group("nothing")),
+    )
+    lines = describe_groups(config, shapes)
+    # sorted as the tree is: embedding, final_norm, layers, position
+    assert lines[0] == "rate 0, weight decay 0.1: 40 parameters, match 'embedding': embedding/w"
+    assert lines[1].startswith(
+        "rate 0.001, weight decay 0: 80 parameters, match 'norm': final_norm/bias, final_norm/gain, "
+    )
+    assert lines[1].endswith(" and 2 more")
+    assert "all others: layers/block_0/attention/key/b" in lines[2] and len(lines) == 3
+    counts = [int(line.split(": ")[1].split(" ")[0].replace(",", "")) for line in lines]
+    assert sum(counts) == sum(x.size for x in jax.tree.leaves(shapes))
+
+
+def test_groups_scale_rate_and_decay_and_a_rate_of_zero_freezes_whatever_comes():
+    w, g = ({name: draw(4, seed=s) for name in ("frozen", "slow", "plain", "free")} for s in (0, 1))
+    g["frozen"] = jnp.full(4, jnp.nan)
+    groups = (Group("frozen", 0.0), Group("slow", 0.5), Group("free", 1.0, 0.0))
+    optim = Optim(0.1, SGD(), weight_decay=0.2, clip=None, groups=groups)
+    (after,) = steps(optim, w, [g])
+    np.testing.assert_array_equal(after["frozen"], w["frozen"])
+    for name, rate, decay in (("slow", 0.05, 0.2), ("plain", 0.1, 0.2), ("free", 0.1, 0.0)):
+        np.testing.assert_allclose(after[name], w[name] - rate * (g[name] + decay * w[name]), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: Group("("), "regular expression, got '\\('"),
+        (lambda: AdamW((0.9, 1.0)), "betas must be in"),
+        (lambda: SGD(1.0), "momentum must be in"),
+        (lambda: Optim(clip=0.0), "clip must be positive or none"),
+        (lambda: Optim(learning_rate=-1.0), "learning_rate must not be negative"),
+    ],
+)
+def test_what_is_no_optimizer_is_refused(make: Any, complaint: str):
+    with pytest.raises(ConfigError, match=complaint):
+        make()

@@ -18,9 +18,10 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1]
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 # Shapes and types at the boundaries of the pure functions. Not where kinds live: their constructors take what a
-# config file says, words and dicts, and turn it into the declared types themselves.
+# config file says, words and dicts, and turn it into the declared types themselves. Nor masks: jax builds pytrees
+# around placeholders, too.
 jaxtyping.install_import_hook(
-    [f"txjax.ops.{name}" for name in ("attention", "dropout", "linear", "losses", "masks", "sampling")],
+    [f"txjax.ops.{name}" for name in ("attention", "dropout", "linear", "losses", "sampling")],
     "beartype.beartype",
 )
 

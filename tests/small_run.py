@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +17,11 @@ import jax
 import numpy as np
 from tensorboard.backend.event_processing import event_accumulator
 
-from txjax.store import Run
+from txjax.store.checkpoints import Checkpoints
+from txjax.store.metrics import read_rows
 
 PROJECT = Path(__file__).parents[1]
-WORDS = "the cat sat on a mat and saw two birds fly by".split()
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "two", "birds", "fly", "by"]
 # its programs run for a moment: compiling them well would take longer than all else
 QUICK_COMPILE = "--xla_backend_optimization_level=0"
 
@@ -37,15 +39,25 @@ class Ended(NamedTuple):
     err: str
 
 
-def start(*arguments: object, devices: int = 1, **environment: str) -> subprocess.Popen[str]:
-    """`python -m txjax` with these words, in a process of its own that has so many CPU devices."""
+PIPE = subprocess.PIPE
+
+
+def python(*words: object, devices: int = 1, stdout: int = PIPE, **environment: str) -> subprocess.Popen[str]:
+    """Python with these words, in a process that finds the project and has so many CPU devices. A variable set to
+    nothing is not there.
+    """
     variables = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(PROJECT), os.environ.get("PYTHONPATH", "")]),
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} {QUICK_COMPILE}",
     }
-    command = [sys.executable, "-m", "txjax", *map(str, arguments)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=variables | environment)
+    variables = {name: value for name, value in (variables | environment).items() if value}
+    command = [sys.executable, *map(str, words)]
+    return subprocess.Popen(command, stdin=PIPE, stdout=stdout, stderr=PIPE, text=True, env=variables)
+
+
+def start(*arguments: object, devices: int = 1, stdout: int = PIPE, **environment: str) -> subprocess.Popen[str]:
+    """`python -m txjax` with these words."""
+    return python("-m", "txjax", *arguments, devices=devices, stdout=stdout, **environment)
 
 
 def end(process: subprocess.Popen[str]) -> Ended:
@@ -54,12 +66,31 @@ def end(process: subprocess.Popen[str]) -> Ended:
         out, err = process.communicate(timeout=240)
     finally:
         process.kill()
-    return Ended(process.returncode, out, err)
+    return Ended(process.returncode, out or "", err)
 
 
 def txjax(*arguments: object, devices: int = 1, **environment: str) -> Ended:
     """`python -m txjax` with these words, to its end."""
     return end(start(*arguments, devices=devices, **environment))
+
+
+SESSION = """
+import contextlib, io, json, sys
+from txjax.cli import main
+for words in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(words)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+def session(*commands: Sequence[object], devices: int = 1) -> list[Ended]:
+    """Several commands, one after another in one process, which saves the time that its start takes."""
+    process = python("-c", SESSION, devices=devices)
+    out, err = process.communicate(json.dumps([list(map(str, words)) for words in commands]), timeout=240)
+    assert process.returncode == 0, err
+    return [Ended(*json.loads(line)) for line in out.splitlines()]
 
 
 def until(true: Callable[[], Any], process: subprocess.Popen[str]) -> None:
@@ -84,7 +115,7 @@ def free_port() -> int:
 
 def assert_same_checkpoint(one: Path, other: Path, step: int) -> None:
     """Parameters, optimizer state, step, key, counters and data position, bit for bit."""
-    a, b = Run.read(one).saved, Run.read(other).saved
+    a, b = Checkpoints(one / "checkpoints"), Checkpoints(other / "checkpoints")
     for piece in ("params", "opt_state", "progress"):
         left, right = a.look(step, piece), b.look(step, piece)
         assert jax.tree.structure(left) == jax.tree.structure(right)
@@ -105,7 +136,7 @@ def scalars(workdir: Path, tag: str) -> dict[int, float]:
 
 def column(workdir: Path, name: str) -> dict[int, float]:
     """A column of metrics.jsonl, by step; a step that comes twice is an error."""
-    rows = Run.read(workdir).rows()
+    rows = read_rows(workdir / "metrics.jsonl")
     assert len({row["step"] for row in rows}) == len(rows)
     return {row["step"]: row[name] for row in rows if name in row}
 

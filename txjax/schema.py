@@ -158,7 +158,8 @@ def _choice(value: Any, options: tuple[Any, ...], path: str) -> Any:
 
 
 def _either(value: Any, options: tuple[Any, ...], path: str) -> Any:
-    if types.NoneType in options and (value is None or (isinstance(value, str) and literal(value) is None)):
+    kind = isinstance(value, str) and any(is_family(o) and value in o.members() for o in options)  # may be named none
+    if types.NoneType in options and not kind and (value is None or (isinstance(value, str) and literal(value) is None)):
         return None
     wanted = []
     for option in options:

@@ -6,8 +6,8 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-from benchmarks.peers import problem as p
 
+from benchmarks.peers import problem as p
 from txjax.batch import Batch
 from txjax.cli import prepare_process
 from txjax.config import Config, Data, Optim, Train
@@ -40,7 +40,7 @@ def main() -> None:
         batch = Batch(tokens=tokens, targets=targets)
         program, compiling = programs.compile_train_step(batch)
         weights = p.weights(task.vocab, task.bias)
-        params = jax.tree_util.tree_map_with_path(lambda path, _: jnp.array(weights.pop(path_name(path))), model.shapes())
+        params = jax.tree_util.tree_map_with_path(lambda at, _: jnp.array(weights.pop(path_name(at))), model.shapes())
         assert not weights, f"txjax's model has no {', '.join(weights)}"
         state = dataclasses.replace(programs.initial_state(), params=params)
         batch = programs.to_devices(batch)

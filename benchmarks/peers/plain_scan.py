@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+
 from benchmarks.peers import problem as p
 
 Params = dict[str, jax.Array]

@@ -7,8 +7,9 @@ import os
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from benchmarks.peers import problem as p
 from torch import nn
+
+from benchmarks.peers import problem as p
 
 
 class Block(nn.Module):
@@ -56,7 +57,8 @@ def load(model: GPT, w: dict[str, np.ndarray]) -> None:
             state |= {f"blocks.{i}.{name}.{to}": w[f"{name}/{of}"][i] for to, of in _norm(w)}
         for name, of in (("attention_out", "attention/out"), ("dense_in", "dense/in"), ("dense_out", "dense/out")):
             state |= _linear(w, f"blocks.{i}.{name}", (of,), i)
-        state |= _linear(w, f"blocks.{i}.query_key_value", tuple(f"attention/{n}" for n in ("query", "key", "value")), i)
+        heads = ("attention/query", "attention/key", "attention/value")
+        state |= _linear(w, f"blocks.{i}.query_key_value", heads, i)
     model.load_state_dict({name: torch.tensor(np.ascontiguousarray(leaf)) for name, leaf in state.items()})
 
 

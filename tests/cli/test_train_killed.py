@@ -12,6 +12,7 @@ import pytest
 from small_run import assert_same_checkpoint, column, config_of, end, rows_in, scalars, start, txjax, until
 
 from txjax.store import Run
+from txjax.store.checkpoints import Checkpoints
 
 STEPS = 200
 EXACT = (
@@ -27,22 +28,25 @@ def resumed_from(out: str) -> int:
 
 
 @pytest.mark.bug("borisdayma/dalle-mini#71", "AI-Hypercomputer/maxdiffusion#484", "lanpa/tensorboardX#185")
-def test_a_run_killed_three_times_is_the_uninterrupted_run_bit_for_bit(tmp_path: Path):
+def test_a_run_killed_three_times_and_stopped_once_is_the_uninterrupted_run_bit_for_bit(tmp_path: Path):
     train = ("train", config_of(tmp_path), *EXACT, "--config.train.checkpoint_every=20")
     assert txjax(*train, f"--workdir={tmp_path / 'whole'}").code == 0
 
     killed, moments = tmp_path / "killed", random.Random()
-    for kill in range(3):
+    checkpoints = Checkpoints(killed / "checkpoints")
+    for number, ending in enumerate((signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)):
         process = start(*train, f"--workdir={killed}")
-        row = max(rows_in(killed), 20) + moments.randint(1, 45)  # at least one checkpoint has been begun by then
-        until(lambda row=row: rows_in(killed) >= row and any((killed / "checkpoints").glob("*/params")), process)
-        process.kill()
+        row = rows_in(killed) + moments.randint(1, 30)
+        until(lambda row=row: checkpoints.latest() and rows_in(killed) >= row, process)
+        process.send_signal(ending)
         ended = end(process)
-        assert ended.code == -signal.SIGKILL
-        assert kill == 0 or resumed_from(ended.out) > 0
+        assert ended.code == (75 if ending == signal.SIGTERM else -ending), ended.err
+        assert number == 0 or resumed_from(ended.out) > 0
+    stopped = checkpoints.latest()
+    assert f"stopped by a signal, saved at step {stopped}: the same command goes on from there" in ended.out
     ended = txjax(*train, f"--workdir={killed}")
     assert ended.code == 0, ended.err
-    assert resumed_from(ended.out) > 0
+    assert resumed_from(ended.out) == stopped
     assert f"finished at step {STEPS}" in ended.out
 
     assert_same_checkpoint(tmp_path / "whole", killed, STEPS)
@@ -50,4 +54,4 @@ def test_a_run_killed_three_times_is_the_uninterrupted_run_bit_for_bit(tmp_path:
     assert list(losses) == list(range(1, STEPS + 1))
     assert losses == column(tmp_path / "whole", "train/loss")
     assert scalars(killed, "train/loss") == {step: np.float32(loss) for step, loss in losses.items()}
-    assert len(Run.read(killed).info["starts"]) == 4
+    assert len(Run.read(killed).info["starts"]) == 5

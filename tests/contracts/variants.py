@@ -60,12 +60,14 @@ UNVARIED = {
     "context": "a size",
     "pattern": "see `patterns`",
     "first_layers": "see `patterns`",
-    "dropout_sites": "means something with dropout alone: test_dropout.py",
-    "block_size": "means something with blockwise attention alone: test_attention.py",
+    "dropout_sites": "means something with dropout alone: test_dropout_keys.py",
+    "block_size": "means something with blockwise attention alone: test_heads.py",
+    **dict.fromkeys(("eps", "std", "embedding_std", "base", "factor", "original_context"), "a number: tests/ops"),
+    **dict.fromkeys(("beta_fast", "beta_slow", "low_factor", "high_factor"), "a number: tests/ops"),
 }
 # Paths whose values change how a model is drawn or computed, and not what it computes.
 SAME_FUNCTION = ("init", "dropout", "matmul_precision", "remat", "unroll")
-UNUSABLE = ("cudnn",)  # needs a GPU; test_attention.py holds it to its refusal
+UNUSABLE = ("cudnn",)  # needs a GPU; tests/ops/test_attention.py holds it to its refusal
 
 Change = tuple[str, Any]  # a dotted path in Model, and a value
 

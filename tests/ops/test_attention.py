@@ -155,6 +155,16 @@ def test_queries_start_where_the_offset_says_in_each_row(implementation: str):
 
 @pytest.mark.bug("pytorch/pytorch#107084")
 @pytest.mark.parametrize("implementation", CPU)
+def test_an_offset_counts_where_there_are_as_many_queries_as_keys(implementation: str):
+    """As a cache may be just as long as the tokens that are read into its second half."""
+    T = 130  # more than one block of any implementation
+    q, k, v = (jax.random.normal(jax.random.key(i), (1, 1, T, 4)) for i in range(3))
+    got, _ = attention(q, k, v, scale=0.5, mask=Causal(), offset=64, implementation=implementation)
+    want, _ = attention(q, k, v, scale=0.5, mask=(64 + jnp.arange(T)[:, None] >= jnp.arange(T))[None, None])
+    np.testing.assert_allclose(got, want, atol=1e-5)  # float32 sums of 130 in another order
+
+
+@pytest.mark.parametrize("implementation", CPU)
 def test_a_bias_without_a_zero_is_added_in_whole_and_cached_passes(implementation: str):
     assert (BIAS != 0).all()
     want, _ = attend(q, k, v, scale=0.4, bias=BIAS, visible=TRIANGLE)
@@ -219,7 +229,8 @@ def test_masks_that_hide_the_same_key_overflow_in_no_half_precision(implementati
     (_, full), full_gradients = run(*(x.astype(jnp.float32) for x in narrow))
     assert half.dtype == dtype
     for got, want in zip((half, *half_gradients), (full, *full_gradients), strict=True):
-        np.testing.assert_allclose(got.astype(jnp.float32), want, atol=2e-2 * float(jnp.abs(want).max()))
+        tolerance = 5e-2 if dtype == jnp.bfloat16 else 5e-3  # several roundings, of 4e-3 and 5e-4 each
+        np.testing.assert_allclose(got.astype(jnp.float32), want, atol=tolerance * float(jnp.abs(want).max()))
 
 
 @pytest.mark.bug("jax-ml/jax#17070", "jax-ml/jax#3058")
@@ -283,7 +294,7 @@ def test_the_memory_of_blockwise_grows_with_the_length_and_that_of_plain_with_it
         return analysis.temp_size_in_bytes
 
     blocks = [working_memory("blockwise", length) for length in (512, 2048)]
-    assert blocks[1] < 5 * blocks[0]
+    assert blocks[1] <= 4 * blocks[0]
     assert working_memory("plain", 2048) > 4 * blocks[1]
 
 
@@ -309,7 +320,7 @@ def test_dropout_of_weights_keeps_their_expectation(implementation: str):
 def test_what_cannot_be_served_is_refused():
     with pytest.raises(ValueError, match="do not fit"):
         attention(q[:, :3], k, v, scale=1.0)
-    with pytest.raises(ValueError, match="must be one of plain, .*blockwise.* got 'flash'"):
+    with pytest.raises(ValueError, match=r"must be one of plain, .*blockwise.* got 'flash'"):
         attention(q, k, v, scale=1.0, implementation="flash")
     with pytest.raises(ConfigError, match="softcap"):
         attention(q, k, v, scale=1.0, softcap=5.0, implementation="xla")

@@ -94,7 +94,8 @@ def test_top_p_may_differ_from_row_to_row():
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_the_extremes_of_top_p(dtype: Any):
     logits = np.random.default_rng(0).standard_normal(4096) * 4
-    assert kept(logits, dtype=dtype, top_p=1e-8) == [[int(np.argmax(jnp.asarray(logits, dtype)))]]
+    for p in (1e-8, 0.0):
+        assert kept(logits, dtype=dtype, top_p=p) == [[int(np.argmax(jnp.asarray(logits, dtype)))]]
     whole = filtered(logits, dtype=dtype, top_p=1.0)
     assert whole.dtype == np.float32  # also of bfloat16 logits
     np.testing.assert_array_equal(whole, filtered(logits, dtype=dtype))

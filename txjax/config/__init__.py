@@ -12,7 +12,7 @@ from txjax.config.optim import Group, Optim, Optimizer
 from txjax.config.root import Config
 from txjax.config.train import Log, Mesh, Train
 from txjax.ops.norms import Norm
-from txjax.ops.positions import Position
+from txjax.ops.positions import Position, RopeScaling
 from txjax.ops.schedules import Schedule
 from txjax.schema import ConfigError, Kind, Section, difference, flatten, from_dict, to_dict
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # the names that __getattr__ finds, for editors and type chec
     pass
 
 FAMILIES: tuple[type[Kind], ...] = (
-    Position, Norm, Schedule, Mixer, FeedForward, Initialisation, Optimizer, Source, Tokenizer, Chunking,
+    Position, RopeScaling, Norm, Schedule, Mixer, FeedForward, Initialisation, Optimizer, Source, Tokenizer, Chunking,
 )  # fmt: skip
 
 

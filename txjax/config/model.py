@@ -87,7 +87,7 @@ class Attention(Section):
 
 @dataclass(frozen=True)
 class Layer(Section):
-    """One layer of the pattern; none stands for the model's own mixer or feed-forward."""
+    """One layer of the pattern. What is left out is the model's own; the kind "none" leaves the sublayer out."""
 
     mixer: Mixer | None = None
     feedforward: FeedForward | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from txjax.schema import Section, require
+from txjax.schema import Section, nearest, require
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,9 @@ class Train(Section):
         )
 
 
+MESH_AXES = ("data", "fsdp", "tensor")
+
+
 @dataclass(frozen=True)
 class Mesh(Section):
     """Devices by what they split: data the batch, fsdp the batch and the weights, tensor the weights and the work.
@@ -86,6 +89,18 @@ class Mesh(Section):
         require(
             all(n > 0 or n == -1 for n in sizes) and sizes.count(-1) <= 1,
             f"data, fsdp and tensor must be at least 1, and one of them at most -1, got {sizes}",
+        )
+        for field in ("parameter_rules", "activation_rules"):
+            for name, over in getattr(self, field):
+                for axis in over.split("+") if over is not None else ():
+                    require(
+                        axis in MESH_AXES,
+                        f"{field}: {name} must go to none, or to some of {', '.join(MESH_AXES)} joined by +, "
+                        f"got {over!r}{nearest(axis, MESH_AXES)}",
+                    )
+        require(
+            "batch" in dict(self.activation_rules),
+            "activation_rules must say where batch goes: add ('batch', 'data+fsdp')",
         )
 
 

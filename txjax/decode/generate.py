@@ -18,7 +18,7 @@ from txjax.models import Model
 from txjax.ops.sampling import filtered_logits, sample
 from txjax.schema import require
 
-BUCKET = 32  # prompt and cache lengths are rounded up to multiples of this, so that few programs are compiled
+SHORTEST = 32  # of the lengths that prompts and caches are rounded up to
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _draw(
         Batch(tokens=rows, segments=segments),
         jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32)),
         jnp.broadcast_to(jnp.asarray(sampling.temperature, jnp.float32), (len(texts),)),
-        None if sampling.top_p is None else jnp.asarray(sampling.top_p, jnp.float32),
+        None if sampling.top_p is None else jnp.full(1, sampling.top_p, jnp.float32),
         jnp.asarray(ended),
         jnp.asarray(done),
         jnp.asarray(count),
@@ -149,7 +149,7 @@ def _draw(
 
 def _rounded(length: int, limit: int | None) -> int:
     """A length from a short list, at most a quarter longer or SHORTEST, so that few programs are compiled."""
-    step = max(SHORTEST, 2 ** ((length - 1).bit_length() - 3)) if length > 1 else SHORTEST
+    step = max(SHORTEST, 1 << (length // 8).bit_length())
     up = -(-length // step) * step
     return up if limit is None else max(min(up, limit), length)
 
@@ -161,7 +161,7 @@ def _loop(
     batch: Batch,
     keys_B: Array,
     temperature_B: Float[Array, " B"],
-    top_p: Float[Array, ""] | None,
+    top_p: Float[Array, " 1"] | None,
     ended_B: Bool[Array, " B"],
     done: Int[Array, ""],
     count: Int[Array, ""],

@@ -43,7 +43,9 @@ class DecoderModule(nn.Module):
         self, tokens_BT: Int[Array, "B T"], positions_BT: Int[Array, "#B T"], context: Context, states: Any = None
     ) -> tuple[Float[Array, "B T D"], Any]:
         model = self.model
-        x_BTD = Table(model, model.vocab, "vocab", name="embedding")()[tokens_BT].astype(model.dtype)
+        # gathered over fsdp as every weight is; looked up in its shards, the rows would have to be laid out anew
+        table_VD = constrain(Table(model, model.vocab, "vocab", name="embedding")(), "vocab", "embed")
+        x_BTD = table_VD[tokens_BT].astype(model.dtype)
         if model.embedding_scale == "sqrt_width":
             x_BTD = x_BTD * jnp.asarray(math.sqrt(model.width), x_BTD.dtype)
         tables = {

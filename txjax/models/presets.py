@@ -7,6 +7,7 @@ parameters are asserted in tests/models/test_presets.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -121,4 +122,4 @@ def named(name: str, **more: Any) -> Model:
     """A published size by name, with any field of Model changed."""
     if name not in PUBLISHED:
         raise ConfigError(f"there is no preset {name!r}{nearest(name, PUBLISHED)}; there are {', '.join(PUBLISHED)}")
-    return PUBLISHED[name](**more)
+    return replace(PUBLISHED[name](), **more)

@@ -15,9 +15,8 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from txjax.config import Mesh as MeshConfig
+from txjax.config.train import MESH_AXES
 from txjax.schema import ConfigError
-
-AXES = ("data", "fsdp", "tensor")
 
 
 @dataclass(frozen=True)
@@ -80,12 +79,12 @@ def make_layout(config: MeshConfig, devices: Sequence[Any] | None = None) -> Lay
     devices = jax.devices() if devices is None else devices
     sizes = resolve(config, len(devices))
     grid = np.array(devices).reshape(sizes)
-    return Layout(jax.sharding.Mesh(grid, AXES, axis_types=(AxisType.Auto,) * 3), config)
+    return Layout(jax.sharding.Mesh(grid, MESH_AXES, axis_types=(AxisType.Auto,) * 3), config)
 
 
 def abstract_layout(config: MeshConfig, devices: int) -> Layout:
     """The same without devices: enough to lower a step."""
-    return Layout(AbstractMesh(resolve(config, devices), AXES, axis_types=(AxisType.Auto,) * 3), config)
+    return Layout(AbstractMesh(resolve(config, devices), MESH_AXES, axis_types=(AxisType.Auto,) * 3), config)
 
 
 def resolve(config: MeshConfig, devices: int) -> tuple[int, int, int]:

@@ -62,17 +62,21 @@ class Muon(Optimizer, kind="muon"):
     eps: float = 1e-8
 
     def direction(self, axes: Any) -> optax.GradientTransformation:
+        sides = jax.tree_util.tree_map_with_path(_muon_sides, axes, is_leaf=is_axes)
         muon = optax.contrib.muon(
             1.0,
             beta=self.momentum,
             eps=self.eps,
             weight_decay=0.0,
-            adam_b1=self.betas[0],
-            adam_b2=self.betas[1],
-            muon_weight_dimension_numbers=jax.tree_util.tree_map_with_path(_muon_sides, axes, is_leaf=is_axes),
+            muon_weight_dimension_numbers=sides,
             consistent_rms=self.rms,
         )
-        return optax.chain(muon, optax.scale(-1.0))  # optax's own sign is that of the step
+        # optax's own muon gives the rest Adam with Nesterov momentum, and has the sign of the step
+        which = jax.tree_util.tree_map_with_path(
+            lambda *of: "muon" if _muon_sides(*of) else "adam", axes, is_leaf=is_axes
+        )
+        adam = optax.scale_by_adam(*self.betas, eps=self.eps)
+        return optax.partition({"muon": optax.chain(muon, optax.scale(-1.0)), "adam": adam}, which)
 
 
 def is_axes(leaf: Any) -> bool:

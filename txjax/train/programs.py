@@ -55,7 +55,8 @@ class Programs:
 
     def initial_state(self) -> State:
         places = jax.tree.map(lambda s: s.sharding, self.state)
-        return jax.jit(lambda: initial_state(self.config, self.model), out_shardings=places)()
+        start = jax.jit(lambda key: initial_state(self.config, self.model, key=key), out_shardings=places)
+        return start(jax.random.key(self.config.train.seed))
 
     def compile_train_step(
         self, batch: Batch

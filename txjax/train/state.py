@@ -51,9 +51,12 @@ def hyper(config: Config, model: Model) -> Hyper:
     )
 
 
-def initial_state(config: Config, model: Model, params: Any = None) -> State:
-    """Everything that a run starts from, as a function of the config alone, or with the weights given."""
-    weights, run = jax.random.split(jax.random.key(config.train.seed))
+def initial_state(config: Config, model: Model, params: Any = None, key: Array | None = None) -> State:
+    """Everything that a run starts from, as a function of the config alone, or with the weights given.
+
+    key: that of train.seed, where it is to be traced.
+    """
+    weights, run = jax.random.split(jax.random.key(config.train.seed) if key is None else key)
     params = model.init(weights) if params is None else params
     direction = config.optim.optimizer.direction(model.axes())
     zero = jnp.zeros((), jnp.int32)

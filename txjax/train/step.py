@@ -77,12 +77,12 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
         tokens = batch.weights.sum()
         share = 1.0 / jnp.maximum(tokens, 1e-9)
         gradients = jax.tree.map(lambda g: g * share, gradients)
-        grad_norm = optax.global_norm(gradients)
+        grad_norm = optax.tree.norm(gradients)
         rate = hyper.learning_rate * optim.schedule.factor(state.step, train.steps)
         change, opt_state = update(
             optim, direction, gradients, state.opt_state, state.params, rate, hyper.weight_decay, grad_norm
         )
-        update_norm = optax.global_norm(change)
+        update_norm = optax.tree.norm(change)
         finite = jnp.isfinite(total) & jnp.isfinite(grad_norm) & jnp.isfinite(update_norm)
         params = jax.tree.map(jnp.add, state.params, change)
         params, opt_state = jax.tree.map(
@@ -92,7 +92,7 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
         in_a_row = (state.in_a_row + 1) * bad
         after = State(state.step + 1, params, opt_state, state.key, state.skipped + bad, in_a_row)
         metrics = StepMetrics(
-            total * share, tokens, grad_norm, update_norm, optax.global_norm(params), rate,
+            total * share, tokens, grad_norm, update_norm, optax.tree.norm(params), rate,
             after.skipped, in_a_row,
         )  # fmt: skip
         return after, metrics

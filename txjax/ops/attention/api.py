@@ -31,7 +31,7 @@ def attention(
     mask: Mask | Bool[Array, "#B #N T S"] | None = None,
     bias: Bias | Float[Array, "#N T S"] | Float[Array, "#B #N T S"] | None = None,
     softcap: float | None = None,
-    offset: int | Int[Array, ...] | None = None,
+    offset: int | Int[Array, "..."] | None = None,
     dropout: tuple[Array, float | Array] | None = None,
     implementation: str = "plain",
     block_size: int = 128,
@@ -56,6 +56,8 @@ def attention(
         raise ValueError(f"queries {q_BNTH.shape} do not fit keys {k_BKSH.shape} and values {v_BKSH.shape}")
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation must be one of {', '.join(IMPLEMENTATIONS)}, got {implementation!r}")
+    if implementation == "recomputed" and offset is not None:
+        implementation = "plain"  # a cached pass: which keys can be skipped is not known, and no backward pass follows
     first_B = jnp.atleast_1d(jnp.asarray(S - T if offset is None else offset))
     query_BT = first_B[:, None] + jnp.arange(T)
     scaled = q_BNTH if isinstance(scale, float) and scale == 1.0 else q_BNTH * jnp.asarray(scale, q_BNTH.dtype)

@@ -159,7 +159,8 @@ def _choice(value: Any, options: tuple[Any, ...], path: str) -> Any:
 
 def _either(value: Any, options: tuple[Any, ...], path: str) -> Any:
     kind = isinstance(value, str) and any(is_family(o) and value in o.members() for o in options)  # may be named none
-    if types.NoneType in options and not kind and (value is None or (isinstance(value, str) and literal(value) is None)):
+    nothing = value is None or (isinstance(value, str) and literal(value) is None)
+    if types.NoneType in options and nothing and not kind:
         return None
     wanted = []
     for option in options:

@@ -176,7 +176,7 @@ def test_a_stride_that_leaves_out_tokens_is_refused():
         Window(stride=0)
 
 
-@pytest.mark.bug("facebookresearch/lingua#46")
+@pytest.mark.bug("facebookresearch/lingua#46", "T094")
 def test_truncate_scores_what_it_kept_and_says_what_it_dropped(caplog: pytest.LogCaptureFixture):
     sequences = Truncate().chunk(numbered([12, 3, 1]), 4, "validation")
     assert scored(sequences) == [(0, 1), (1, 2), (2, 3), (3, 4), (12, 13), (13, 14)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
@@ -24,8 +24,8 @@ def linear(
     if w.shape[:contract] != summed:
         raise ValueError(f"the last {contract} axes of x {x.shape} are not the first of w {w.shape}")
     size = math.prod(summed)
-    y = _matmul(x.reshape(*lead, size), w.astype(x.dtype).reshape(size, -1), _precision())
-    y = jnp.reshape(y, (*lead, *w.shape[contract:]))
+    y: Any = _matmul(x.reshape(*lead, size), w.astype(x.dtype).reshape(size, -1), _precision())
+    y = y.reshape(*lead, *w.shape[contract:])
     return y if b is None else y + b.astype(x.dtype)
 
 

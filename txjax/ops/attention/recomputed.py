@@ -44,7 +44,7 @@ def recomputed_attention(
     K, S = k_BKSH.shape[1:3]
     q_BKGTH = q_BNTH.reshape(B, K, N // K, T, H)
     precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
-    y_BKGTH = _attend(q_BKGTH, k_BKSH, v_BKSH, query_BT, mask, _blocks(T, S, mask), precision)
+    y_BKGTH: Any = _attend(q_BKGTH, k_BKSH, v_BKSH, query_BT, mask, _blocks(T, S, mask), precision)
     return y_BKGTH.reshape(B, N, T, v_BKSH.shape[-1]), None
 
 

@@ -104,8 +104,8 @@ def table(sides: list[Side]) -> str:
             f"{name:36}" + "".join(f"{1000 * statistics.median(side.seconds(what)):18.2f}" for what in figures)
         )
     for side in sides:
-        rates = (f"{rows / statistics.median(side.seconds(what)):,.0f}" for what, rows in ROWS.items())
-        lines.append(f"{side.name}: {' and '.join(rates)} tokens/s in batches of {' and '.join(map(str, ROWS.values()))}")
+        rates = (f"{rows / statistics.median(side.seconds(what)):7,.0f} ({what})" for what, rows in ROWS.items())
+        lines.append(f"tokens/s, {side.name}: {', '.join(rates)}")
     return "\n".join(lines)
 
 

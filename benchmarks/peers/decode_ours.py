@@ -16,18 +16,14 @@ from txjax.nn.parameters import path_name
 def main() -> None:
     task = d.task()
     prepare_process()
-    config = presets.llama(
-        d.WIDTH, d.LAYERS, d.HEADS, hidden=d.HIDDEN, context=d.CONTEXT, theta=d.THETA, eps=d.NORM_EPS, vocab_size=d.VOCAB
-    )
+    sizes = {"hidden": d.HIDDEN, "context": d.CONTEXT, "vocab_size": d.VOCAB}
+    config = presets.llama(d.WIDTH, d.LAYERS, d.HEADS, theta=d.THETA, eps=d.NORM_EPS, **sizes)
     model, weights = build(config), d.weights()
     params = jax.tree_util.tree_map_with_path(lambda at, _: jnp.array(weights[path_name(at)]), model.shapes())
 
     def tokens(prompts: np.ndarray, count: int) -> np.ndarray:
-        rows = prompts.tolist()
-        greedy = Sampling(temperature=0.0)
-        return np.array(
-            generate(model, params, rows, tokens=count, sampling=greedy, seeds=[0] * len(rows), context=d.CONTEXT)
-        )
+        how = {"sampling": Sampling(temperature=0.0), "seeds": range(len(prompts)), "context": d.CONTEXT}
+        return np.array(generate(model, params, prompts.tolist(), tokens=count, **how))
 
     d.run(tokens, task, f"jax {jax.__version__}")
 

@@ -45,14 +45,12 @@ def model() -> LlamaForCausalLM:
 def main() -> None:
     task = d.task()
     llama = model()
-    cache = {"cache_implementation": "static"} if task.form == "static" else {}
+    how = {"do_sample": False} | ({"cache_implementation": "static"} if task.form == "static" else {})
 
     @torch.inference_mode()
     def tokens(prompts: np.ndarray, count: int) -> np.ndarray:
         ids = torch.tensor(prompts)
-        out = llama.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count, min_new_tokens=count, **cache
-        )
+        out = llama.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, **how)
         return out[:, ids.shape[1] :].numpy()
 
     d.run(tokens, task, f"transformers {transformers.__version__}, torch {torch.__version__}")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from small_run import column, config_of, session
 
 from txjax.data.codec import load_codec
@@ -13,6 +14,7 @@ from txjax.data.codec import load_codec
 CHINESE = "今天天气很好，我们去公园散步。🙂🎉 明天也许会下雨☔，记得带伞。家人👩‍👩‍👧都好！\n"
 
 
+@pytest.mark.slow
 def test_a_text_a_jsonl_file_and_a_folder_are_trained_on_and_sampled_from(tmp_path: Path):
     own = tmp_path / "own"
     (own / "more").mkdir(parents=True)

@@ -75,7 +75,9 @@ def test_any_leaf_can_be_set(file: str, flag: str, path: str, value: object):
 
 @pytest.mark.bug("huggingface/trl#6791", "google/automl#759", "brentyi/tyro#370")
 def test_tuples_keep_the_types_of_their_entries(file: str):
-    config = load(file, ["--config.optim.optimizer.adamw.betas=(0.9,0.99)", "--config.model.dropout_sites=('residual',)"])
+    config = load(
+        file, ["--config.optim.optimizer.adamw.betas=(0.9,0.99)", "--config.model.dropout_sites=('residual',)"]
+    )
     assert config.optim.optimizer.betas == (0.9, 0.99)  # type: ignore[attr-defined]
     assert config.model.dropout_sites == ("residual",)
     with pytest.raises(ConfigError, match=r"betas must have 2 entries"):
@@ -176,8 +178,12 @@ def test_a_missing_file_names_the_nearest(file: str):
 def test_get_config_may_return_a_dict(tmp_path: Path, kind: str):
     path = tmp_path / "view.py"
     make = "ml_collections.ConfigDict(d)" if kind == "ConfigDict" else "d"
-    path.write_text(f"import ml_collections\ndef get_config():\n    d = {{'model': {{'width': 64}}}}\n    return {make}\n")
-    assert load(str(path), ["--config.train.steps=5"]) == override(Config(), ["--config.model.width=64", "--config.train.steps=5"])
+    path.write_text(
+        f"import ml_collections\ndef get_config():\n    d = {{'model': {{'width': 64}}}}\n    return {make}\n"
+    )
+    assert load(str(path), ["--config.train.steps=5"]) == override(
+        Config(), ["--config.model.width=64", "--config.train.steps=5"]
+    )
     path.write_text(path.read_text().replace("'width'", "'wdith'"))
     with pytest.raises(ConfigError, match=r"model.wdith is not a field, did you mean 'width'\?"):
         load(str(path))

@@ -54,11 +54,13 @@ class Drawing(Section):
     filled: bool = False
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("none", None), ("None", None), ("null", None), ("True", True), ("false", False), ("1e3", 1000.0), ("(1, 'a')", (1, "a"))]
-    + [("rope", "rope"), ("a b", "a b"), ("", "")],
-)
+SPELT = {
+    **{"none": None, "None": None, "null": None, "True": True, "false": False},
+    **{"1e3": 1000.0, "(1, 'a')": (1, "a"), "rope": "rope", "a b": "a b", "": ""},
+}
+
+
+@pytest.mark.parametrize(("text", "value"), SPELT.items())
 def test_what_the_text_of_a_flag_spells(text: str, value: Any):
     assert literal(text) == value and type(literal(text)) is type(value)
 
@@ -103,7 +105,10 @@ def test_values_become_the_declared_type(value: Any, hint: Any, expected: Any):
         ({"shape": "circl"}, "shape must be one of circle, ring, got 'circl', did you mean 'circle'?"),
         ({"shape": {"kind": "rong"}}, "shape.kind must be one of circle, ring, got 'rong', did you mean 'ring'?"),
         ({"shape": {"circle": {}}}, "shape.kind must be one of circle, ring, got None"),
-        ({"shape": {"kind": "circle", "circle": {"radus": 1}}}, "shape.circle.radus is not a field, did you mean 'radius'?"),
+        (
+            {"shape": {"kind": "circle", "circle": {"radus": 1}}},
+            "shape.circle.radus is not a field, did you mean 'radius'?",
+        ),
         ({"shape": {"kind": "ring", "circle": {"radius": 5}}}, "shape.circle is set, but the kind chosen is 'ring'"),
         ({"shape": {"kind": "ring", "ring": {"inner": {"kind": "x"}}}}, "shape.ring.inner.kind must be one of"),
         ({"more": ("circle", "squre")}, "more[1] must be one of circle, ring, got 'squre'"),

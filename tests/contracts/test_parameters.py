@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from harness import decoder
 from variants import BASES, VARIANTS, Variant, put, put_all
 
 from txjax.config import Config, Layer, Mesh, Model, Train
@@ -63,7 +64,7 @@ def test_the_count_is_the_closed_form(variant: Variant):
         expected = closed_form(variant.model)
     except (KeyError, AttributeError) as unknown:
         pytest.skip(f"the closed form of {unknown} is not known here")
-    assert count_parameters(Decoder(variant.model).shapes()) == expected
+    assert count_parameters(decoder(variant.model).shapes()) == expected
 
 
 Place = tuple[int | None, str]  # number of the layer, or None outside of layers, and the path inside it
@@ -89,10 +90,8 @@ def by_layer(model: Model, tree: Any) -> dict[Place, Any]:
 @cache
 def start(model: Model) -> tuple[dict[Place, np.ndarray], dict[Place, float]]:
     """The initial parameters, and the standard deviation that each declares."""
-    decoder = Decoder(model)
-    spreads = jax.tree.map(lambda spec: spec, decoder.specs, is_leaf=is_spec)
-    values = {place: np.asarray(leaf) for place, leaf in by_layer(model, decoder.init(KEY)).items()}
-    return values, {place: spec.std for place, spec in by_layer(model, spreads).items()}
+    values = {place: np.asarray(leaf) for place, leaf in by_layer(model, decoder(model).init(KEY)).items()}
+    return values, {place: spec.std for place, spec in by_layer(model, decoder(model).specs).items()}
 
 
 @every_variant

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import TOKENS, TOLERANCE, assert_close, logits, parameters, run
+from harness import FEW, TOKENS, TOLERANCE, assert_close, logits, parameters, plain, run
 from variants import LENGTH, VARIANTS, VOCAB, Variant
 
 from txjax.batch import Batch
 from txjax.config import Model
-from txjax.models.decoder import Decoder
 from txjax.ops.positions import NoPosition
 
 pytestmark = pytest.mark.parametrize("variant", [v for v in VARIANTS if v.computes_anew], ids=str, scope="module")
@@ -31,20 +31,19 @@ def skip_unless(condition: bool, why: str) -> None:
 
 @pytest.mark.bug("google/flax#5591")
 def test_no_position_sees_a_later_one(variant: Variant):
-    """d logits_i / d embedding_j is exactly 0 for j > i, and not for j = i - 1."""
-    model = variant.model
-    decoder, params = Decoder(model), parameters(model)
+    """d logits_i / d embedding_j is exactly 0 for j > i, and not for j = i - 1: row i of the batch asks about i."""
+    model, params = variant.model, parameters(variant.model)
+    places = jnp.arange(LENGTH)
     towards_TV = np.random.default_rng(2).standard_normal((LENGTH, VOCAB)).astype(np.float32)
 
-    def outputs_T(table_VD: jax.Array) -> jax.Array:
+    def outputs(table_VD: jax.Array) -> jax.Array:
         changed = {**params, "embedding": {"w": table_VD}}
-        hidden = decoder.apply(changed, Batch(tokens=TOKENS[:1]), unembed=False).hidden
-        return (decoder.unembed(params, hidden)[0] * towards_TV).sum(-1)  # a tied head keeps the first table
+        hidden = plain(model).apply(changed, Batch(tokens=TOKENS), unembed=False).hidden[places, places]
+        return (plain(model).unembed(params, hidden) * towards_TV).sum()  # a tied head keeps the first table
 
     with jax.disable_jit():
-        _, pull = jax.vjp(outputs_T, params["embedding"]["w"])
-        by_token_TVD = np.asarray(jax.vmap(pull)(jnp.eye(LENGTH))[0])
-    reach_TT = np.abs(by_token_TVD[:, TOKENS[0]]).max(-1)
+        by_token_VD = np.asarray(jax.grad(outputs)(params["embedding"]["w"]))
+    reach_TT = np.abs(by_token_VD[TOKENS]).max(-1)
     later = np.triu(np.ones((LENGTH, LENGTH), bool), 1)
     assert np.isfinite(reach_TT).all()
     assert (reach_TT.diagonal(-1) > 0).all() == mixes(model)
@@ -56,17 +55,16 @@ def test_no_position_sees_a_later_one(variant: Variant):
 @pytest.mark.bug("ml-explore/mlx-lm#1491", "T106", "T143")
 def test_cached_decoding_has_the_logits_of_the_full_pass(variant: Variant):
     """Prompts of 3 and 5 tokens in one batch, then two tokens more in each row."""
-    model = variant.model
-    decoder, params = Decoder(model), parameters(model)
+    model, params = variant.model, parameters(variant.model)
     skip_unless(model.causal, "later tokens are seen")
     rows, lengths = jnp.arange(2), jnp.array([3, 5])
     real = jnp.arange(5) < lengths[:, None]
-    prompts = Batch(tokens=jnp.where(real, TOKENS[:, :5], 0), segments=real.astype(jnp.int32))
+    prompts = Batch(tokens=jnp.where(real, FEW.tokens[:, :5], 0), segments=real.astype(jnp.int32))
     with jax.disable_jit():
-        last, cache = decoder.prefill(params, prompts, cache_len=LENGTH)
+        last, cache = plain(model).prefill(params, prompts, cache_len=LENGTH)
         got = [last]
         for ahead in range(2):
-            last, cache = decoder.step(params, TOKENS[rows, lengths + ahead], cache)
+            last, cache = plain(model).step(params, FEW.tokens[rows, lengths + ahead], cache)
             got.append(last)
     want = [logits(model)[rows, lengths - 1 + ahead] for ahead in range(3)]
     assert_close(got, want, TOLERANCE[model.dtype])
@@ -81,9 +79,11 @@ def test_without_mask_and_positions_permuted_tokens_give_permuted_logits(variant
         assert off_by_a_permutation(replace(model, causal=True)) > 0.1
 
 
+@cache
 def off_by_a_permutation(model: Model) -> float:
     order = np.random.default_rng(3).permutation(LENGTH)
-    straight, permuted = np.split(run(model, Batch(tokens=jnp.concatenate([TOKENS, TOKENS[:, order]]))), 2)
+    both = jnp.concatenate([FEW.tokens, FEW.tokens[:, order]])
+    straight, permuted = np.split(run(model, Batch(tokens=both)), 2)
     return float(np.abs(permuted - straight[:, order]).max() / np.abs(straight).max())
 
 
@@ -97,13 +97,13 @@ class Everything(tuple[str, ...]):
 def test_capturing_changes_no_value(variant: Variant):
     model = variant.model
     with jax.disable_jit():
-        outputs = Decoder(model).apply(parameters(model), Batch(tokens=TOKENS), capture=Everything())
+        outputs = plain(model).apply(parameters(model), FEW, capture=Everything())
     assert len(jax.tree.leaves(outputs.captured)) >= 2
     held = model.attention.implementation == "plain"  # others hold no weights, and make way when these are asked for
     assert_close(outputs.logits, logits(model), 0.0 if held else TOLERANCE[model.dtype])
 
 
 def test_bfloat16_is_near_float32(variant: Variant):
+    """Over all logits: bfloat16 rounds by up to 0.4 %, and some ten roundings in a row do not cancel."""
     narrow, wide = (logits(replace(variant.model, dtype=dtype)) for dtype in ("bfloat16", "float32"))
-    assert_close(narrow, wide, TOLERANCE["bfloat16"])
-    assert np.abs(narrow - wide).max() > 1e-4  # so it is another type
+    assert 1e-4 < np.linalg.norm(narrow - wide) / np.linalg.norm(wide) < 0.05

@@ -63,9 +63,8 @@ def parameters(model: Model) -> Any:
 
 def sampled(model: Any, prompts: Sequence[Sequence[int]], tokens: int, sampling: Sampling, **more: Any) -> Any:
     params = parameters(model.config) if isinstance(model, Decoder) else None
-    return generate(
-        model, params, prompts, **{"tokens": tokens, "sampling": sampling, "seeds": range(len(prompts)), "context": None} | more
-    )
+    how = {"tokens": tokens, "sampling": sampling, "seeds": range(len(prompts)), "context": None} | more
+    return generate(model, params, prompts, **how)
 
 
 @cache
@@ -76,7 +75,7 @@ def full_pass(model: Model) -> Any:
 
 
 def by_full_passes(model: Model, prompt: list[int], tokens: int) -> list[int]:
-    """The likeliest tokens, each by a pass over the whole text, which goes on from its last half once it is too long."""
+    """The likeliest tokens, each by a pass over the text; once that is too long, over its last half."""
     seen, new = list(prompt), []
     for _ in range(tokens):
         if len(seen) > CONTEXT:
@@ -110,7 +109,7 @@ def test_past_the_context_is_an_error_unless_it_may_slide():
         sampled(decoder, PROMPTS, 9, GREEDY, context=CONTEXT)
     with pytest.raises(ConfigError, match="ask for at most 8, or choose past_context=slide"):
         sampled(decoder, PROMPTS, 9, GREEDY, context=CONTEXT)
-    with pytest.raises(ConfigError, match="prompt of 20 tokens .* shorten it, or choose past_context=slide"):
+    with pytest.raises(ConfigError, match=r"prompt of 20 tokens .* shorten it, or choose past_context=slide"):
         sampled(decoder, [[1] * 20], 1, GREEDY, context=CONTEXT)
 
 
@@ -139,14 +138,12 @@ def test_each_text_ends_at_its_own_end_and_padding_is_no_end():
 
 
 @pytest.mark.bug("huggingface/optimum-habana#1358")
-@pytest.mark.parametrize("context", [None, 4])
-def test_drawing_stops_when_all_texts_have_ended(context: int | None):
-    """The longest says five tokens, of which the first needs no step. A slide, after which the prompt is read again,
-    does not wake up those that have ended.
-    """
+def test_drawing_stops_when_all_texts_have_ended():
+    """The longest says three tokens, of which the first needs no step."""
     steps: list[None] = []
-    model = Scripted({1: [9, 1, 2, END], 2: [9, 4, END], 3: [END], 8: [7, 7, END]}, VOCAB, stepped=lambda: steps.append(None))
-    got = sampled(model, [[1], [2], [3]], 200, replace(GREEDY, end=END), context=context, past_context="slide")
+    texts = {1: [9, 1, 2, END], 2: [9, 4, END], 3: [END]}
+    model = Scripted(texts, VOCAB, stepped=lambda: steps.append(None))
+    got = sampled(model, [[1], [2], [3]], 200, replace(GREEDY, end=END))
     jax.effects_barrier()
     assert got == [[1, 2, END], [4, END], [END]]
     assert len(steps) == 2

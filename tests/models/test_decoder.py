@@ -43,9 +43,9 @@ def apply(model: Model, params: Any = None, **how: Any) -> Any:
 def test_a_sequence_past_the_position_table_is_refused_before_anything_runs():
     decoder = Decoder(MODEL)
     long = Batch(tokens=jnp.zeros((1, 7), jnp.int32))
-    with pytest.raises(ConfigError, match="a sequence of 7 tokens runs past model.context=6"):
+    with pytest.raises(ConfigError, match=r"a sequence of 7 tokens runs past model\.context=6"):
         jax.eval_shape(decoder.apply, decoder.shapes(), long)
-    with pytest.raises(ConfigError, match="a cache of 7 tokens runs past model.context=6"):
+    with pytest.raises(ConfigError, match=r"a cache of 7 tokens runs past model\.context=6"):
         decoder.prefill(decoder.shapes(), Batch(tokens=TOKENS), cache_len=7)
     free = Decoder(replace(MODEL, position=Rope()))
     assert jax.eval_shape(free.apply, free.shapes(), long).logits.shape == (1, 7, 11)

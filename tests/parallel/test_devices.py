@@ -6,6 +6,7 @@ import itertools
 import signal
 from pathlib import Path
 
+import pytest
 from small_run import assert_close, column, config_of, end, rows_in, start, txjax, until
 
 from txjax.store import Run
@@ -13,6 +14,7 @@ from txjax.store import Run
 STEPS = 200
 
 
+@pytest.mark.slow
 def test_a_run_moves_between_meshes_and_learns_the_same(tmp_path: Path):
     """The first 20 steps are those of eight devices, four groups that each share the weights between two."""
     train = ("train", config_of(tmp_path), f"--config.train.steps={STEPS}", "--config.model.dropout=0.1")

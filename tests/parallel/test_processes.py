@@ -8,8 +8,18 @@ from pathlib import Path
 
 import pytest
 from small_run import (
-    Ended, assert_close, column, config_of, end, free_port, rows_in, scalars, start, txjax, until,
-)  # fmt: skip
+    Ended,
+    assert_close,
+    column,
+    config_of,
+    end,
+    free_port,
+    rows_in,
+    scalars,
+    start,
+    txjax,
+    until,
+)
 
 from txjax.parallel.processes import join_processes
 from txjax.schema import ConfigError
@@ -29,6 +39,7 @@ def end_all(processes: list[subprocess.Popen[str]]) -> list[Ended]:
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.bug("horovod/horovod#708", "ray-project/ray#59842")
 def test_two_processes_train_the_run_of_one_which_then_goes_on_alone(tmp_path: Path):
     """Both stop at one step when one of them is asked to. The 37 validation sequences make uneven shares."""

@@ -84,12 +84,14 @@ def prepare_process() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import logging
 
+    import absl.logging  # before anybody asks for its logger by name: that would be one that cannot tell its callers
+
     from txjax.cli.allocator import keep_freed_memory
 
     keep_freed_memory()
     logging.basicConfig(format="%(message)s")
     logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)  # "no GPU found" is no news on a laptop
-    logging.getLogger("absl").setLevel(logging.ERROR)
+    absl.logging.set_verbosity(absl.logging.ERROR)
 
 
 def refuse_misspelt(rest: Sequence[str], options: Iterable[str]) -> None:

@@ -88,9 +88,9 @@ def _check(prompts: Sequence[Sequence[int]], tokens: int, sampling: Sampling, se
     require(rates in (1, len(prompts)), f"{len(prompts)} prompts need 1 or {len(prompts)} temperatures, got {rates}")
     for i, prompt in enumerate(prompts):
         require(len(prompt) > 0, f"prompt {i} has no tokens: start it with the end-of-text id or any other")
-        for token in prompt:
-            inside = 0 <= token and (sampling.limit is None or token < sampling.limit)
-            require(inside, f"prompt {i} has the id {token}, outside the vocabulary of {sampling.limit}")
+        for token in (min(prompt), max(prompt)):
+            inside = token >= 0 and (sampling.limit is None or token < sampling.limit)
+            require(inside, f"prompt {i} has the id {token}, outside the vocabulary of {sampling.limit} ids")
 
 
 def _check_room(longest: int, tokens: int, context: int) -> None:
@@ -148,7 +148,7 @@ def _draw(
 
 
 def _rounded(length: int, limit: int | None) -> int:
-    """A length from a short list, at most a quarter longer or SHORTEST, so that few programs are compiled."""
+    """The next of few lengths (multiples of SHORTEST, at most a quarter longer), so that few programs are compiled."""
     step = max(SHORTEST, 1 << (length // 8).bit_length())
     up = -(-length // step) * step
     return up if limit is None else max(min(up, limit), length)

@@ -193,6 +193,8 @@ def _in_order(
 
 def _rotation(model: Model) -> tuple[np.ndarray, np.ndarray]:
     """Cosines and sines of the float32 angles; PyTorch's differ from these in the last bit here and there."""
-    frequency_P = np.float32(1) / np.float32(THETA) ** (np.arange(0, model.head_dim, 2, np.float32) / model.head_dim)
+    frequency_P = np.float32(1) / np.float32(THETA) ** (
+        np.arange(0, model.head_dim, 2, dtype=np.float32) / model.head_dim
+    )
     angle_TP = np.outer(np.arange(model.context, dtype=np.float32), frequency_P).astype(np.float64)
     return np.cos(angle_TP).astype(np.float32), np.sin(angle_TP).astype(np.float32)

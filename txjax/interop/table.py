@@ -105,7 +105,7 @@ def read(table: Table, model: Decoder, tensors: Mapping[str, Any]) -> Any:
     """The model's parameters, float32 in host memory, from tensors by their names.
 
     tensors: anything with a shape that numpy.asarray takes; each is taken once, so they may be read when asked for.
-    ConfigError names every tensor that is missing, of another shape, or not in the table: none is left at a start value.
+    ConfigError names every tensor that is missing, of another shape, or not in the table.
     """
     wanted = places(table, model)
     _refuse_others({name: place.their_shape for name, place in wanted.items()}, tensors)

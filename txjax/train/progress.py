@@ -25,6 +25,7 @@ class Reporter:
             TimeRemainingColumn(),
             console=self.console,
             disable=quiet or not self.console.is_terminal,
+            refresh_per_second=4,
             transient=True,
         )
         self.task = self.bar.add_task("training", total=total, figures="")

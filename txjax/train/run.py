@@ -122,9 +122,11 @@ def compiled(programs: Programs, batches: TrainBatches, watch: Watch) -> TakeSte
     position = batches.get_state()
     example = next(batches)
     batches.set_state(position)
+    watch.report.doing("compiling")
     watch.report.say("compiling the train step ...")
     program, seconds = programs.compile_train_step(example)
     watch.report.say(f"compiled in {seconds:.1f} s")
+    watch.report.doing("training")
     watch.once["train/compile_seconds"] = seconds
 
     def take_step(state: State, batch: Batch) -> tuple[State, StepMetrics]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,8 +24,10 @@ def graceful_stop() -> Iterator[Stop]:
     stop = Stop()
 
     def ask(number: int, frame: Any) -> None:
-        if stop.asked and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        if number == signal.SIGINT:
+            if stop.asked:
+                raise KeyboardInterrupt
+            print("saving and stopping; Ctrl-C again to stop at once", file=sys.stderr)
         stop.asked = True
 
     try:

@@ -1,12 +1,14 @@
 """What the training loop costs over the compiled step: fit with everything on against the bare program.
 
-  python benchmarks/loop.py [--steps=100] [--rounds=10]
+  python benchmarks/loop.py [--steps=20] [--rounds=40]
 
 nanoGPT's CPU recipe (configs/shakespeare_char_cpu.py). Both sides call one program in one process, in turns. The bare
 side goes through batches that already lie on the device, and waits at its end. The other is txjax.train.loop.fit with
 its data pipeline, progress and metrics (log.every=10, metrics.jsonl and TensorBoard on the disk), up to where it has
 fetched the last metrics; evaluation and checkpoints are not in it. Prints a table and one JSON line.
 """
+
+# ruff: noqa: E402
 
 from __future__ import annotations
 
@@ -18,9 +20,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from txjax.cli import prepare_process
+
+prepare_process()  # before anything imports jax
+
 import jax
 
-from txjax.cli import prepare_process
 from txjax.config import Config
 from txjax.config.flags import load
 from txjax.data import dataset
@@ -112,10 +117,9 @@ def copy(state: State) -> State:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=100, help="of a round")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=20, help="of a round")
+    parser.add_argument("--rounds", type=int, default=40)
     options = parser.parse_args()
-    prepare_process()
     config = load(str(RECIPE), [f"--config.train.steps={options.steps}", "--config.log.every=10"])
     with tempfile.TemporaryDirectory() as folder:
         times = measure(config, folder, options.rounds)

@@ -22,7 +22,7 @@ from txjax.train.programs import Programs
 def config(vocab: int, bias: bool) -> Config:
     """The same problem as a config."""
     return Config(
-        model=presets.gpt2(p.WIDTH, p.LAYERS, p.HEADS, context=p.CONTEXT, vocab_size=vocab, bias=bias),
+        model=presets.gpt2(p.WIDTH, p.LAYERS, p.HEADS, context=p.CONTEXT, vocab_size=vocab, bias=bias, unroll="all"),
         data=Data(context=p.CONTEXT),
         optim=Optim(learning_rate=p.RATE, optimizer=AdamW(p.BETAS, p.EPS), weight_decay=p.DECAY, clip=p.CLIP),
         train=Train(batch_size=p.BATCH),

@@ -203,6 +203,7 @@ def test_a_folder_of_another_config_or_other_data_is_refused_with_the_difference
     assert "holds a run of another config" in out
     assert "\n  optim.learning_rate: 0.01 -> 0.5\n" in out
     assert "\n  model.position.kind: learned -> rope\n" in out
+    assert "none -> none" not in out  # what rope has and learned positions do not
     assert "log.every" not in out  # it may change
     (tmp_path / "text.txt").write_text((tmp_path / "text.txt").read_text().replace("cat", "dog"))
     out = train("run", code=2)

@@ -133,7 +133,7 @@ def _model(header: Header, path: Path, size: int) -> Model:
     if header.width == NEWER:
         raise ConfigError(f"{path} has version {header.hidden} of llama2.c's layout: export it with --version 0")
     if not all(0 < abs(n) <= size for n in header) or min(header._replace(vocab=1)) < 0:
-        raise ConfigError(f"{path} is no checkpoint of llama2.c: its header would be {header}")
+        raise ConfigError(f"{path} is no checkpoint of llama2.c: its header would be {list(header)}")
     try:
         return header.model()
     except ConfigError as error:

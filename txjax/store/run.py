@@ -232,12 +232,14 @@ def _saved_config(path: Path) -> Config:
         raise ConfigError(f"{path / 'config.json'} is not of this version: {error}") from None
 
 
-def _refuse_other(path: Path, old: Config, new: Config) -> dict[str, list[Any]]:
+def _refuse_other(path: Path, before: Config, now: Config) -> dict[str, list[Any]]:
     """What may have changed and has, `{path: [old, new]}`; ConfigError over what may not."""
-    changed = difference(old, new)
+    changed = difference(before, now)
     refused = [leaf for leaf in changed if not any(f"{leaf}.".startswith(f"{allowed}.") for allowed in MAY_CHANGE)]
     if refused:
-        lines = "".join(f"\n  {leaf}: {_shown(changed[leaf][0])} -> {_shown(changed[leaf][1])}" for leaf in refused)
+        shown = {leaf: tuple(map(_shown, changed[leaf])) for leaf in refused}
+        # a leaf of another kind is no leaf here, which reads as none does
+        lines = "".join(f"\n  {leaf}: {old} -> {new}" for leaf, (old, new) in shown.items() if old != new)
         raise ConfigError(
             f"{path} holds a run of another config:{lines}\nuse another --workdir, or set these back to resume it"
         )

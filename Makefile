@@ -10,10 +10,10 @@ demo:  ## set up, then train a small GPT on text, evaluate it and sample from it
 	$(BIN)/txjax demo
 
 check: lint  ## lint, types and the quick tests, for every day
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not device"
+	$(BIN)/pytest -n 2 -m "not slow and not device"
 
 test: lint  ## everything: lint, types and all tests
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2
 
 lint:  ## lint and types
 	@scripts/setup dev $(PYTHON)

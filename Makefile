@@ -1,6 +1,7 @@
 # PYTHON=python3.13 chooses the interpreter of .venv; without it an existing .venv stays, and a new one uses python3.
 PYTHON ?=
 BIN := .venv/bin
+QUICK := tests/config tests/data tests/ops tests/test_import_order.py  # what needs no model and no process
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -10,7 +11,7 @@ demo:  ## set up, then train a small GPT on text, evaluate it and sample from it
 	$(BIN)/txjax demo
 
 check: lint  ## lint, types and the quick tests, for every day
-	$(BIN)/pytest -n 2 -m "not slow and not device"
+	$(BIN)/pytest -n 2 -m "not slow and not device" $(QUICK)
 
 test: lint  ## everything: lint, types and all tests
 	$(BIN)/pytest -n 2

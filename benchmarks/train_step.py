@@ -11,9 +11,10 @@ process of its own in every round, in an order that turns from round to round:
              PyTorch with scaled_dot_product_attention: foreach AdamW, fused AdamW, torch.compile with fused AdamW
 
 All have the same cores and allocator settings. A launch's figure is the median of its steps, each waited for, without
-compiling and the first 8. The losses of the first 5 steps have to agree. A ratio compares the two launches of a round:
-its geometric mean over rounds, with Student's 95 % interval on the logarithms. --also-python names environments whose
-txjax is timed beside this one's, on another jax for example. README.md says how to make PyTorch's environment.
+compiling and the first 8, in moments when other processes leave the CPUs alone. The losses of the first 5 steps have to
+agree. A ratio compares the two launches of a round: its geometric mean over rounds, with Student's 95 % interval on the
+logarithms. --also-python names environments whose txjax is timed beside this one's, on another jax for example.
+README.md says how to make PyTorch's environment.
 """
 
 from __future__ import annotations
@@ -138,6 +139,9 @@ def table(sides: list[Side]) -> str:
             f"{side.name:12} {side.version:18} {1000 * seconds:10.1f} {1000 * min(side.seconds):8.1f} "
             f"{TOKENS / seconds:9.0f} {share:8.1%}"
         )
+    others = max(launch["others"] for side in sides for launch in side.launches)
+    if others > 0.03:
+        rows.append(f"other processes had up to {others:.0%} of the CPUs: close them, these are figures of both")
     peak = statistics.median(launch["peak_flops"] / 1e9 for side in sides for launch in side.launches)
     rows.append(
         f"peak: the fastest product of two 1024 x 1024 matrices in the launch, {peak:.0f} GFLOP/s in the median"

@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from txjax.schema import ConfigError
 from txjax.store.checkpoints import Checkpoints, CheckpointWriter
 from txjax.store.files import StoreError
 from txjax.store.leaves import mismatches
+
+FullDisk = Callable[[int], AbstractContextManager[None]]
 
 OPTIMIZER = optax.chain(
     optax.clip_by_global_norm(1.0),
@@ -328,26 +331,26 @@ NOISE = {"params": {"w": np.random.default_rng(0).standard_normal(100_000)}}  # 
 
 @pytest.mark.bug("google/orbax#605", "keras-team/keras#23609")
 @pytest.mark.parametrize("told_by", ["save", "wait", "close", "with"])
-def test_a_full_disk_is_told_with_its_step_and_leaves_the_one_before(
-    tmp_path: Path, full_disk: Callable[[int], None], told_by: str
-):
+def test_a_full_disk_is_told_with_its_step_and_leaves_the_one_before(tmp_path: Path, full_disk: FullDisk, told_by: str):
     writer = CheckpointWriter(tmp_path, keep_last=1)
     writer.save(1, **small() | NOISE)
     writer.wait()
-    full_disk(100_000)
-    writer.save(2, **small() | NOISE)
-    with pytest.raises(StoreError, match=rf"checkpoint 2 was not saved in {tmp_path}: File too large$"):
-        if told_by == "save":
-            writer.save(3, **small())
-        elif told_by == "wait":
-            writer.wait()
-        elif told_by == "close":
+    with full_disk(100_000):
+        writer.save(2, **small() | NOISE)
+        with pytest.raises(StoreError, match=rf"checkpoint 2 was not saved in {tmp_path}: File too large$"):
+            if told_by == "save":
+                writer.save(3, **small())
+            elif told_by == "wait":
+                writer.wait()
+            elif told_by == "close":
+                writer.close()
+            else:
+                with writer:
+                    pass
+        with pytest.raises(
+            StoreError, match=r"checkpoint 2 was not saved .*: File too large$"
+        ):  # not forgotten once told
             writer.close()
-        else:
-            with writer:
-                pass
-    with pytest.raises(StoreError, match=r"checkpoint 2 was not saved .*: File too large$"):  # not forgotten once told
-        writer.close()
     assert Checkpoints(tmp_path).steps() == [1]  # it goes only once a newer one is complete
 
 
@@ -370,11 +373,8 @@ def test_a_checkpoint_that_is_gone_when_it_should_be_there_is_told(tmp_path: Pat
         writer.close()
 
 
-def test_the_error_on_its_way_out_comes_first(
-    tmp_path: Path, full_disk: Callable[[int], None], caplog: pytest.LogCaptureFixture
-):
-    with pytest.raises(ZeroDivisionError), CheckpointWriter(tmp_path, keep_last=1) as writer:
-        full_disk(100_000)
+def test_the_error_on_its_way_out_comes_first(tmp_path: Path, full_disk: FullDisk, caplog: pytest.LogCaptureFixture):
+    with pytest.raises(ZeroDivisionError), full_disk(100_000), CheckpointWriter(tmp_path, keep_last=1) as writer:
         writer.save(2, **small() | NOISE)
         raise ZeroDivisionError
     assert "checkpoint 2 was not saved" in caplog.text

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txjax.store.files import StoreError, read_json, write_json, write_text
+
+FullDisk = Callable[[int], AbstractContextManager[None]]
 
 
 def test_text_comes_back_byte_for_byte(tmp_path: Path):
@@ -38,11 +41,10 @@ def test_a_number_that_json_does_not_have_is_refused_and_nothing_is_written(tmp_
     assert os.listdir(tmp_path) == []
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path, full_disk: Callable[[int], None]):
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, full_disk: FullDisk):
     path = tmp_path / "config.json"
     write_text(path, "old")
-    full_disk(4096)
-    with pytest.raises(StoreError, match=r"cannot write .*config.json: File too large"):
+    with full_disk(4096), pytest.raises(StoreError, match=r"cannot write .*config.json: File too large"):
         write_text(path, "new" * 10_000)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["config.json"]

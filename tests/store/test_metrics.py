@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,8 @@ from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_g
 from txjax.store import metrics as metrics_module
 from txjax.store.files import StoreError
 from txjax.store.metrics import Metrics, read_rows
+
+FullDisk = Callable[[int], AbstractContextManager[None]]
 
 
 def started(folder: Path, resume_step: int | None = None, **hyperparameters: Any) -> Metrics:
@@ -108,23 +111,23 @@ def test_without_tensorboard_there_is_the_jsonl(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
 
 
-def test_a_full_disk_is_an_error_from_the_call_that_tried(tmp_path: Path, full_disk: Callable[[int], None]):
+def test_a_full_disk_is_an_error_from_the_call_that_tried(tmp_path: Path, full_disk: FullDisk):
     metrics = started(tmp_path)
-    full_disk(2000)
-    with pytest.raises(StoreError, match=r"cannot write .*(metrics.jsonl|tfevents.*): File too large"):
-        for step in range(100):
-            metrics.scalars(step, {"train/loss": 1.0})
-        metrics.flush()
-    with pytest.raises(StoreError, match="File too large"):
+    with full_disk(2000):
+        with pytest.raises(StoreError, match=r"cannot write .*(metrics.jsonl|tfevents.*): File too large"):
+            for step in range(100):
+                metrics.scalars(step, {"train/loss": 1.0})
+            metrics.flush()
+        with pytest.raises(StoreError, match="File too large"):
+            metrics.close()
         metrics.close()
-    metrics.close()
 
 
 def test_a_full_disk_does_not_hide_the_error_on_its_way_out(
-    tmp_path: Path, full_disk: Callable[[int], None], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, full_disk: FullDisk, caplog: pytest.LogCaptureFixture
 ):
-    with pytest.raises(ZeroDivisionError), started(tmp_path) as metrics:
-        full_disk(100)
+    metrics = started(tmp_path)
+    with pytest.raises(ZeroDivisionError), full_disk(100), metrics:
         metrics.scalars(1, {f"train/{number}": 1.0 for number in range(100)})
         raise ZeroDivisionError
     assert "File too large" in caplog.text

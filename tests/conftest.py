@@ -17,11 +17,12 @@ if DEVICES not in (flags := os.environ.get("XLA_FLAGS", "")):
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
+CHECKED = ("attention", "convolution", "dropout", "linear", "losses", "recurrence", "sampling")
 # Shapes and types at the boundaries of the pure functions. Not where kinds live: their constructors take what a
 # config file says, words and dicts, and turn it into the declared types themselves. Nor masks: jax builds pytrees
 # around placeholders, too.
 jaxtyping.install_import_hook(
-    [f"txjax.ops.{name}" for name in ("attention", "dropout", "linear", "losses", "sampling")],
+    [f"txjax.ops.{name}" for name in CHECKED],
     "beartype.beartype",
 )
 

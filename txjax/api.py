@@ -87,7 +87,7 @@ def generate(
         tokens=tokens,
         sampling=decode.Sampling(temperature, top_k, top_p, end=ends, limit=codec.vocab_size),
         seeds=[seed + i for i in range(len(texts))],
-        context=run.config.model.context,
+        context=run.config.model.memory,
         past_context=past_context,
     )
     rows = (start + [t for t in ids if t != ends] for start, ids in zip(starts, new, strict=True))

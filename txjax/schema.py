@@ -21,12 +21,16 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
+import functools
 import importlib
 import pkgutil
 import types
 import typing
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin
+
+
+S = typing.TypeVar("S", bound="Section")
 
 
 class ConfigError(ValueError):
@@ -96,6 +100,7 @@ def nearest(name: object, options: typing.Iterable[object]) -> str:
     return f", did you mean {close[0]!r}?" if close else ""
 
 
+@functools.cache
 def field_types(cls: type) -> dict[str, Any]:
     """Declared type of each dataclass field, annotations resolved."""
     hints = typing.get_type_hints(cls)
@@ -263,6 +268,28 @@ def flatten(section: Any, path: str = "") -> dict[str, Any]:
         elif not isinstance(value, dict):
             leaves[name] = value
     return leaves
+
+
+def with_values(section: S, values: Mapping[str, Any]) -> S:
+    """`section` with the values at dotted paths, set together and judged once: `{"position": "rope", "width": 64}`.
+
+    A family takes a member, or its kind as a bare word. ConfigError where a path names no field or a value does not fit.
+    """
+    data = to_dict(section)
+    for path, value in sorted(values.items(), key=lambda item: item[0].count(".")):  # a kind before its fields
+        *parents, last = path.split(".")
+        group = data
+        for part in parents:
+            inner = group.setdefault(part, {})
+            if isinstance(inner, str):  # a kind as a bare word
+                group[part] = inner = {"kind": inner, inner: {}}
+            elif isinstance(inner, Kind):
+                group[part] = inner = to_dict(inner)
+            if not isinstance(inner, dict):
+                raise ConfigError(f"{path}: {part} has no fields")
+            group = inner
+        group[last] = value
+    return from_dict(type(section), data)
 
 
 def difference(old: Any, new: Any) -> dict[str, tuple[Any, Any]]:

@@ -55,7 +55,7 @@ def test_a_log_has_plain_lines(tmp_path: Path):
         r"compiled in \d+\.\d s",
         r"step 1/20  loss \d\.\d{3}  [\d,]+ tokens/s",
         r"step 20/20  loss \d\.\d{3}  [\d,]+ tokens/s",
-        r"step 20  val/loss \d\.\d{4} over 573 tokens",
+        r"step 20  val/loss \d\.\d{4}  val/accuracy 0\.\d{4} over 573 tokens",
         "finished at step 20",
         f"run folder  {folder}",
         f"curves      tensorboard --logdir={folder}/tb",
@@ -75,7 +75,7 @@ def test_a_terminal_has_a_bar_with_steps_speed_and_the_time_left(tmp_path: Path)
     assert len(set(steps)) > 1
     assert steps == sorted(steps)
     assert [frame for frame in frames if frame.startswith("step ")] == [
-        frame for frame in frames if re.fullmatch(r"step \d00  val/loss \d\.\d{4} over 573 tokens", frame)
+        frame for frame in frames if re.fullmatch(r"step \d00  val/loss \d\.\d{4}  val/accuracy 0\.\d{4} over 573 tokens", frame)
     ]
     assert "finished at step 600" in frames
     assert not any("━" in frame for frame in frames[frames.index("finished at step 600") :])  # the bar has gone

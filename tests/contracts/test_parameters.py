@@ -37,9 +37,20 @@ def closed_form(model: Model) -> int:
     def mixer(kind: Any) -> int:
         if kind.kind == "none":
             return 0
+        gate = D * D + D
+        counts = {
+            "attention": lambda: attention() + heads.qk_norm * 2 * norm(H),
+            "rnn": lambda: gate + D * D,
+            "gru": lambda: 3 * (gate + D * D) + D,
+            "lstm": lambda: 4 * (gate + D * D),
+            "min_gru": lambda: 2 * gate,
+            "convolution": lambda: kind.kernel_size * D * (D if kind.channels == "full" else 1) + D,
+        }
+        return sublayer_norms + counts[kind.kind]()
+
+    def attention() -> int:
         matrices = D * N * H + 2 * D * K * H + N * H * D
-        biases = heads.qkv_bias * (N + 2 * K) * H + heads.output_bias * D
-        return sublayer_norms + matrices + biases + heads.qk_norm * 2 * norm(H)
+        return matrices + heads.qkv_bias * (N + 2 * K) * H + heads.output_bias * D
 
     def feedforward(kind: Any) -> int:
         if kind.kind == "none":

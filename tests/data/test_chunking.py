@@ -264,3 +264,24 @@ def test_ids_outside_the_vocabulary_are_refused():
 @pytest.fixture(autouse=True)
 def heard(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(lengths=lengths, count=st.integers(1, 12))
+@settings(max_examples=15)
+def test_a_thinned_split_holds_whole_rows_of_it_in_order_and_its_report_counts_them(
+    kind: str, lengths: list[int], count: int
+):
+    try:
+        whole = Chunking.members()[kind]().chunk(numbered(lengths), 8, "validation")
+    except ConfigError:
+        return
+    thin = whole.thinned(count)
+    rows = [{name: array.tolist() for name, array in whole[i].items()} for i in range(len(whole))]
+    found = [{name: array.tolist() for name, array in thin[i].items()} for i in range(len(thin))]
+    assert len(thin) == min(count, len(whole))
+    places = [rows.index(row) for row in found]
+    assert places == sorted(places)
+    assert thin.report.targets == sum(sum(row["weights"]) for row in found)
+    assert thin.report.targets + thin.report.dropped == whole.report.targets + whole.report.dropped
+    assert thin.target_bytes(Plain()) == thin.report.targets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def test_windows_of_64_cover_all_of_tinyshakespeares_validation(corpora: Path):
 
 def test_target_bytes_are_those_of_the_text(stories: str):
     data = load(config(stories, 8, tokenizer=BPE(vocab_size=270), validation=0.5))
-    held_out = list(Text(stories).documents("validation", 0.5))
+    held_out = list(Text(stories).documents("validation", Data(validation=0.5)) or ())
     assert len(held_out) > 1 and data.codec.separator in data.validation.tokens
     assert data.validation.target_bytes(data.codec) == sum(len(text.encode()) for text in held_out)
 
@@ -68,6 +69,28 @@ def test_a_saved_codec_is_used_instead_of_a_new_one(stories: str):
     assert data.codec is saved and data.train.tokens.max() == 256
 
 
+@pytest.mark.parametrize("chunking", ["concatenate", "crop", "window", "first_fit", "truncate"])
+def test_the_trivial_loss_is_the_entropy_of_the_training_targets(stories: str, chunking: str):
+    data = load(config(stories, 12, chunking=chunking, validation=0.4))
+    for split in (data.train, data.validation):
+        rows = split.gather(np.arange(len(split)))
+        counts = Counter(rows["targets"][rows["weights"] > 0].tolist())
+        shares = np.array(list(counts.values())) / counts.total()
+        assert split.target_entropy() == pytest.approx(-(shares * np.log(shares)).sum(), rel=1e-12)
+    assert data.trivial_loss() == data.train.target_entropy() > 2
+
+
+def test_the_test_split_is_the_texts_end_cut_as_for_evaluation(stories: str):
+    data = load(config(stories, 8, chunking="crop", validation=0.25, test=0.25))
+    held_out = data.split("test")
+    assert held_out is data.test and data.split("validation") is data.validation
+    text = "".join(Text(stories).documents("test", Data(validation=0.25, test=0.25)) or ())
+    assert text.endswith("ran home.") and held_out.target_bytes(data.codec) == len(text.encode()) - 1
+    assert len(held_out) < len(text) / 4  # not a crop from each place
+    with pytest.raises(ConfigError, match=r"no test split: hold a share of the text out by data\.test"):
+        load(config(stories, 4)).split("test")
+
+
 @pytest.mark.bug("ai-forever/ru-gpts#15", "rasbt/LLMs-from-scratch#587")
 def test_a_split_shorter_than_the_context_is_named(stories: str):
     with pytest.raises(ConfigError, match=r"the validation split has 10 tokens, but data.context=40 needs 41"):
@@ -82,9 +105,7 @@ def test_the_list_and_the_view_of_a_corpus(stories: str, monkeypatch: pytest.Mon
     assert rows["tinyshakespeare"].place == "txjax data fetch tinyshakespeare"
     assert rows["tinyshakespeare"].size == "1.1 MB" and rows["tinyshakespeare"].licence == "public domain"
     shown = "\n".join(catalog.show(config(stories, 16, validation=0.3), 1))
-    assert (
-        "257 ids" in shown and "sequences of 16" in shown and "sequence 0:\n  '<|endoftext|>Ann met a dog. '" in shown
-    )
+    assert "257 ids" in shown and "sequences of 16" in shown and "example 0:\n  '<|endoftext|>Ann met a dog. '" in shown
 
 
 def test_python_with_every_default_can_be_loaded():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from txjax.config.data import Source
+from txjax.config.data import Data, Source
 from txjax.data.sources.text import Text, cut
 from txjax.schema import ConfigError
 
@@ -19,17 +19,61 @@ def lines(*records: object) -> str:
 
 
 def both(source: Source, validation: float = 0.25) -> tuple[list[str], list[str]]:
-    return list(source.documents("train", validation)), list(source.documents("validation", validation))
+    data = Data(validation=validation)
+    return list(source.documents("train", data)), list(source.documents("validation", data))  # type: ignore
 
 
 @settings(max_examples=50)
 @given(st.lists(st.text()), st.floats(0.01, 0.99))
 def test_a_cut_divides_the_characters_by_share_and_loses_none(documents: list[str], validation: float):
-    train, held_out = list(cut(documents, "train", validation)), list(cut(documents, "validation", validation))
+    train, held_out = (list(cut(documents, split, validation, 0.0)) for split in ("train", "validation"))
     text = "".join(documents)
     assert "".join(train) == text[: int(len(text) * (1 - validation))]
     assert "".join(train + held_out) == text
     assert len(train) + len(held_out) <= len(documents) + 1
+
+
+@settings(max_examples=50)
+@given(st.lists(st.text()), st.floats(0.01, 0.5), st.floats(0.0, 0.49))
+def test_three_splits_are_three_stretches_of_the_text(documents: list[str], validation: float, test: float):
+    text = "".join(documents)
+    splits = ["".join(cut(documents, split, validation, test)) for split in ("train", "validation", "test")]
+    assert "".join(splits) == text
+    assert abs(len(splits[1]) - validation * len(text)) <= 1 and abs(len(splits[2]) - test * len(text)) <= 1
+    if not test:
+        assert splits[:2] == ["".join(cut(documents, split, validation, 0.0)) for split in ("train", "validation")]
+
+
+def test_a_text_has_a_test_where_a_share_is_asked_for(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("0123456789")
+    source = Text(str(tmp_path / "a.txt"))
+    assert source.documents("test", Data()) is None
+    thirds = Data(validation=0.3, test=0.2)
+    assert [list(source.documents(split, thirds) or ()) for split in ("train", "validation", "test")] == [
+        ["01234"], ["567"], ["89"],
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match=r"test must be 0, or a share that leaves some text beside validation=0.3"):
+        Data(validation=0.3, test=0.7)
+
+
+def test_a_folder_with_a_split_of_its_own_has_the_test_that_it_brings(tmp_path: Path):
+    for split in ("train", "validation"):
+        (tmp_path / f"{split}.txt").write_text(split)
+    source = Text(str(tmp_path))
+    assert source.documents("test", Data()) is None
+    with pytest.raises(ConfigError, match=r"data.test=0.1 cuts no text that has a split of its own: add test.txt"):
+        source.documents("train", Data(test=0.1))
+    (tmp_path / "test.txt").write_text("test")
+    assert [list(source.documents(split, Data()) or ()) for split in ("train", "test")] == [["train"], ["test"]]
+
+
+def test_the_embedded_corpus_gives_up_documents_for_a_test_only_when_asked():
+    plain, asked = Data(), Data(test=0.1)
+    train, validation, test = (list(Text().documents(split, asked) or ()) for split in ("train", "validation", "test"))
+    assert Text().documents("test", plain) is None
+    assert validation == list(Text().documents("validation", plain) or ())
+    assert sorted(train + test) == sorted(Text().documents("train", plain) or ()) and not set(train) & set(test)
+    assert len(test) == pytest.approx(len(validation), abs=1)
 
 
 def test_text_is_kept_as_it_is(tmp_path: Path):

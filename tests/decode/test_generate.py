@@ -20,7 +20,7 @@ from txjax.config import Alibi, Attention, Config, Layer, Learned, Model, Rope, 
 from txjax.data.tokenizers.bytes import Bytes
 from txjax.decode import Sampling, generate
 from txjax.decode.generate import _loop
-from txjax.models import Decoder
+from txjax.models import Decoder, presets
 from txjax.nn.parameters import is_spec
 from txjax.schema import ConfigError
 
@@ -92,6 +92,21 @@ def test_a_batch_of_unequal_prompts_is_what_full_passes_give_each_past_the_conte
     prompts = [*PROMPTS, list(range(CONTEXT + 4))]  # the last is longer than the context from the start
     got = sampled(Decoder(model), prompts, 24, GREEDY, context=CONTEXT, past_context="slide")
     assert got == [by_full_passes(model, prompt, 24) for prompt in prompts]
+    assert len({token for row in got for token in row}) > 3
+
+
+@pytest.mark.parametrize(
+    "preset", [presets.rnn, presets.gru, presets.lstm, presets.min_gru], ids=lambda p: p.args[0].kind
+)
+def test_a_recurrent_model_forgets_nothing_past_its_context(preset: Any):
+    """Its state is the cache: there is nothing to slide, and no length at which to refuse."""
+    model = preset(16, 2, context=CONTEXT, vocab_size=VOCAB)
+    assert model.memory is None
+    got = sampled(Decoder(model), PROMPTS, CONTEXT + 8, GREEDY, context=model.memory)
+    apply = jax.jit(lambda tokens: Decoder(model).apply(parameters(model), Batch(tokens=tokens)).logits)
+    for prompt, new in zip(PROMPTS, got, strict=True):
+        text = jnp.array([prompt + new])
+        assert apply(text)[0, len(prompt) - 1 : -1].argmax(-1).tolist() == new  # type: ignore[index]
     assert len({token for row in got for token in row}) > 3
 
 

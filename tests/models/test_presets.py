@@ -50,6 +50,16 @@ def test_a_field_of_a_preset_can_be_changed():
     assert count(7) == COUNTS["gpt2"] - 5 * a_layer
 
 
+@pytest.mark.parametrize(("name", "gates", "own"), [("rnn", 1, 1), ("gru", 3, 3), ("lstm", 4, 4), ("min_gru", 2, 0)])
+def test_a_recurrent_model_is_its_layers_an_embedding_and_a_head(name: str, gates: int, own: int):
+    D, V = 650, 10_000
+    model = build(getattr(presets, name)(D, 2, vocab_size=V))
+    a_layer = gates * (D * D + D) + own * D * D + (D if name == "gru" else 0)
+    assert count_parameters(model.shapes()) == 2 * V * D + 2 * a_layer
+    if name == "lstm":  # the medium model of Zaremba et al. 2014 has 2 x 6.76 M in its layers, with one bias a gate
+        assert 2 * a_layer == 6_765_200
+
+
 @pytest.mark.parametrize(("name", "nearest"), [("gpt2-xxl", "gpt2-xl"), ("lama-7b", "llama-7b")])
 def test_a_preset_that_there_is_not_is_refused_with_the_nearest(name: str, nearest: str):
     with pytest.raises(ConfigError, match=f"no preset '{name}', did you mean '{nearest}'"):

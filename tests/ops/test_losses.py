@@ -11,6 +11,7 @@ import pytest
 from plain_numpy import log_softmax, quick
 
 from txjax.ops import cross_entropy, sum_of_losses
+from txjax.ops.losses import correct, sums
 
 LOGITS = np.array([2, 1, 0, -1, 0.5])
 
@@ -116,3 +117,23 @@ def test_what_has_no_weight_has_no_part_whatever_it_is(chunk: int | None):
         assert (np.asarray(changed_gradients[0])[np.asarray(weights) == 0] == 0).all()
     nothing, gradients = run(hidden, head, targets, jnp.zeros_like(weights))
     assert nothing == 0 and all((np.asarray(g) == 0).all() for g in gradients)
+
+
+# Accuracy
+
+
+def test_a_token_is_right_where_its_logit_is_largest_and_of_equal_ones_the_first():
+    logits = jnp.array([[0.0, 2.0, 1.0], [3.0, 3.0, 0.0], [3.0, 3.0, 0.0], [-1.0, -jnp.inf, -2.0]])
+    assert correct(logits, jnp.array([1, 0, 1, 0])).tolist() == [1, 1, 0, 1]
+    assert correct(logits.astype(jnp.bfloat16), jnp.array([2, 0, 2, 0])).dtype == jnp.float32
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 5, 18, 100])
+def test_loss_and_accuracy_are_summed_together_whatever_the_chunk(chunk: int | None):
+    likely = jnp.argmax(hidden @ head, -1)
+    mixed = jnp.where(jnp.arange(T) % 2 == 0, likely, targets)
+    run = quick(lambda *a: sums((cross_entropy, correct), lambda h: h @ head, *a, chunk=chunk))
+    loss, right = run(hidden, mixed, weights)
+    np.testing.assert_allclose(loss, total(hidden, head, mixed), rtol=1e-6)
+    assert right == np.asarray(weights)[np.asarray(likely == mixed)].sum()
+    assert 0 < right < weights.sum()

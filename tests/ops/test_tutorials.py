@@ -1,6 +1,6 @@
 """The minimal implementations of the tutorials that this project began from, as NumPy, against txjax.
 
-The tutorials' recurrent cell waits for recurrent layers.
+The tutorials' recurrent cell is in test_recurrence.py.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def test_metrics_have_their_names_and_count_optimizer_steps_under_accumulation(t
         "train/loss", "train/learning_rate", "train/grad_norm", "train/update_to_weight", "train/skipped_steps",
         "train/tokens_per_second", "train/mfu", "train/memory_gib",
     }  # fmt: skip
-    validation = {"val/loss", "val/perplexity", "val/bits_per_byte", "val/tokens"}
+    validation = {"val/loss", "val/accuracy", "val/perplexity", "val/bits_per_byte", "val/tokens"}
     for row in rows:
         names = training | (validation if row["step"] in (10, 20) else set())
         assert row.keys() - {"step"} == names | ({"train/compile_seconds"} if row["step"] == 4 else set())

@@ -18,9 +18,8 @@ from txjax.data.pipeline import evaluation_batches
 from txjax.data.tokenizers.bytes import Bytes
 from txjax.models import build
 from txjax.parallel import make_layout
-from txjax.train.evaluate import Evaluation, evaluate
+from txjax.train.evaluate import Evaluation, evaluate, evaluation_batch_size
 from txjax.train.programs import Programs
-from txjax.train.watch import evaluation_batch_size
 
 CODEC = Bytes().build([])
 CONFIG = Config(model=Model(width=16, num_layers=1, context=12, vocab_size=CODEC.vocab_size))
@@ -65,12 +64,13 @@ def test_evaluation_equals_one_example_after_another(devices: int, examples: int
 
 def test_perplexity_and_bits_per_byte_by_hand():
     """Four tokens at 3 ln 2 nats are 12 bits; over 6 bytes of text that is 2 bits a byte."""
-    figures = Evaluation(loss=3 * math.log(2), tokens=4).figures(target_bytes=6)
-    assert figures == pytest.approx(
-        {"val/loss": 3 * math.log(2), "val/perplexity": 8.0, "val/bits_per_byte": 2.0, "val/tokens": 4}
-    )
-    assert math.isfinite(Evaluation(1e9, 1).figures(1)["val/perplexity"])
-    assert math.isnan(Evaluation(math.nan, 1).figures(1)["val/perplexity"])
+    result = Evaluation(loss=3 * math.log(2), accuracy=0.25, tokens=4)
+    plain = {"loss": 3 * math.log(2), "accuracy": 0.25, "perplexity": 8.0, "tokens": 4}
+    assert result.figures("test", target_bytes=0) == pytest.approx({f"test/{k}": v for k, v in plain.items()})
+    plain["bits_per_byte"] = 2.0
+    assert result.figures("validation", target_bytes=6) == pytest.approx({f"val/{k}": v for k, v in plain.items()})
+    assert math.isfinite(Evaluation(1e9, 0, 1).figures("validation", 1)["val/perplexity"])
+    assert math.isnan(Evaluation(math.nan, 0, 1).figures("validation", 1)["val/perplexity"])
 
 
 @pytest.mark.parametrize(

@@ -237,8 +237,9 @@ def test_evaluation_knows_no_smoothing_no_dropout_and_sums():
     state, numbers = start()
     evaluate = quick(make_evaluation_step(Decoder(smooth.model), smooth))
     first = batch(0)
-    total, tokens = evaluate(state.params, first, replace(numbers.model, dropout=jnp.float32(0.5)))
+    total, right, tokens = evaluate(state.params, first, replace(numbers.model, dropout=jnp.float32(0.5)))
     log_p = np.asarray(jax.nn.log_softmax(Decoder(MODEL).apply(state.params, first).logits), np.float64)
     at_target = np.take_along_axis(log_p, first.targets[..., None], -1)[..., 0]
     np.testing.assert_allclose(total, -(at_target * first.weights).sum(), rtol=1e-5)
+    assert right == ((log_p.argmax(-1) == first.targets) * first.weights).sum()
     assert tokens == first.weights.sum()

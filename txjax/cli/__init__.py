@@ -14,6 +14,8 @@ COMMANDS = {
     "train": "train a model from a config file, or resume it",
     "eval": "loss of a run over its whole validation set",
     "generate": "let a run continue a text",
+    "ablate": "run a study: tune, train every arm over seeds, judge its predictions, report",
+    "report": "draw a study's report again, or an index over a folder of studies",
     "inspect": "parameters, FLOPs and memory of a config, before anything runs",
     "data": "list, fetch and show corpora",
     "convert": "read other people's weights into a run folder",

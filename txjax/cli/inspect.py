@@ -3,6 +3,7 @@
 txjax inspect --config=configs/gpt2_small.py
 txjax inspect --config=configs/gpt2_small.py --config.model.num_layers=7
 txjax inspect --preset=gpt3-175b
+txjax inspect --config=a.py --diff=b.py     what differs: settings, parameters, operations of the train step, FLOPs
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE.py[:ARG]")
+    parser.add_argument("--diff", metavar="OTHER.py[:ARG]", help="another config file, to show what differs")
     parser.add_argument("--preset", metavar="NAME", help="a published size instead of a config file")
 
 
@@ -35,17 +37,23 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     else:
         config = override(Config(model=presets.named(options.preset)), rest)
     console = Console(highlight=False, soft_wrap=True)
+    if options.diff is not None:
+        from txjax.lab.comparison import compare
+
+        other = with_known_vocab(load(options.diff, rest))
+        for line in compare(with_known_vocab(config), other).lines():
+            console.print(line, markup=False)
+        return 0
     for table in report(with_known_vocab(config)):
         console.print(table)
     return 0
 
 
 def with_known_vocab(config: Config) -> Config:
-    """The config with the tokenizer's vocabulary, which the text is read for only where nothing else says it."""
+    """The config with the data's vocabulary, which a text is read for only where nothing else says it."""
     if config.model.vocab_size is not None:
         return config
-    codec = config.data.tokenizer.build(list(config.data.source.documents("train", config.data.validation)))
-    return config.with_vocab(codec.vocab_size)
+    return config.with_vocab(config.data.source.codec(config.data).vocab_size)
 
 
 def report(config: Config) -> list[object]:

@@ -1,26 +1,41 @@
-"""What is learned from: a source of documents, a tokenizer, and the way tokens are cut into sequences."""
+"""What is learned from: a source, and for text a tokenizer and the way tokens are cut into sequences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from txjax.schema import Kind, Section, require
 
-Split = Literal["train", "validation"]
+if TYPE_CHECKING:
+    from txjax.config.root import Config
+
+Split = Literal["train", "validation", "test"]
 
 
 class Source(Kind, home="txjax.data.sources"):
-    """Where documents come from. A bare word that is no kind's name is a text source: a corpus, file or folder."""
+    """Where examples come from. A bare word that is no kind's name is a text source: a corpus, file or folder."""
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
         members = cls.members()
         return members[text]() if text in members else members["text"](name=text)  # type: ignore[call-arg]
 
-    def documents(self, split: Split, validation: float) -> Iterator[str]:
-        """The documents of a split, in order. `validation` is the share held out where the source has no split."""
+    @property
+    def context(self) -> int | None:
+        """Tokens in a sequence, where the source says it itself; None: the config does."""
+        return None
+
+    def validate(self, data: Data) -> None:
+        """Refuse settings of the section that this source cannot follow: raise ConfigError."""
+
+    def codec(self, data: Data) -> Any:
+        """The txjax.data.codec.Codec of its ids."""
+        raise NotImplementedError
+
+    def load(self, config: Config, saved: Any) -> Any:
+        """Its txjax.data.dataset.Dataset; `saved` is the codec of a run, or None: see dataset.load."""
         raise NotImplementedError
 
 
@@ -43,17 +58,19 @@ class Chunking(Kind, home="txjax.data.chunking"):
     def chunk(self, documents: Any, context: int, split: Split) -> Any:
         """txjax.data.sequences.Sequences of `context` tokens from txjax.data.documents.Documents.
 
-        In validation each token counts once. Raises ConfigError where there is not enough text for one sequence.
+        Outside training each token counts once. Raises ConfigError where there is not enough text for one sequence.
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Data(Section):
-    """source: python (the interpreter's own documentation, always there), the name of a corpus, or a path to a
-        .txt or .jsonl file or a folder of them.
+    """source: python (the interpreter's own documentation, always there), the name of a corpus, a path to a
+        .txt or .jsonl file or a folder of them, or a task (docs/tasks.md), which leaves the other fields alone.
     context: tokens in a sequence; none: model.context.
-    validation: share at the end of the text that is held out, where the source has no split of its own.
+    validation: share of the text that is held out near its end, where the source has no split of its own.
+    test: share that is held out at the very end, for one last evaluation; 0: none.
+    held_out: sequences of validation and of test that are kept, spread evenly over them; none: all.
     shuffle: a new order of the sequences each epoch, by train.seed; off keeps the text's order.
     """
 
@@ -62,8 +79,16 @@ class Data(Section):
     chunking: Chunking = field(default_factory=lambda: Chunking.members()["concatenate"]())
     context: int | None = None
     validation: float = 0.1
+    test: float = 0.0
+    held_out: int | None = None
     shuffle: bool = True
 
     def check(self) -> None:
         require(self.context is None or self.context > 0, f"context must be at least 1 or none, got {self.context}")
+        require(self.held_out is None or self.held_out > 0, f"held_out must be at least 1 or none, got {self.held_out}")
         require(0.0 < self.validation < 1.0, f"validation must be in (0, 1), got {self.validation}")
+        require(
+            0.0 <= self.test < 1.0 - self.validation,
+            f"test must be 0, or a share that leaves some text beside validation={self.validation}, got {self.test}",
+        )
+        self.source.validate(self)

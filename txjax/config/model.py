@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
 from txjax.ops.norms import LayerNorm, Norm
 from txjax.ops.positions import Learned, Position
@@ -11,7 +11,14 @@ from txjax.schema import ConfigError, Kind, Section, require
 
 
 class Mixer(Kind, home="txjax.nn.mixers"):
-    """What moves information between the tokens of one layer; a member also builds its module, `module()`."""
+    """What moves information between the tokens of one layer; a member also builds its module, `module()`.
+
+    ordered: whether it tells the order of tokens by itself, without positions and a mask.
+    grows: whether what it carries while decoding grows with the text.
+    """
+
+    ordered: ClassVar[bool] = False
+    grows: ClassVar[bool] = False
 
     def module(self, model: Model, name: str) -> Any:
         """The flax module of this mixer; called with (x_BTD, context, layer, state)."""
@@ -55,7 +62,8 @@ def _default(family: type[Kind], kind: str) -> Any:
 class Attention(Section):
     """Softmax attention, as every attention layer of the model has it.
 
-    scale: multiplies the scores: rsqrt is 1/sqrt(head_dim), none is 1, or a number.
+    scale: multiplies the scores: rsqrt is 1/sqrt(head_dim), none is 1, or a number; folded is 1, with the factor in
+        the initial weights of the queries instead (Raffel et al. 2020).
     num_kv_heads: key/value heads, each shared by num_heads / num_kv_heads query heads; none: as many as heads.
     head_dim: width of a head; none: width / num_heads.
     implementation: plain is the reference; recomputed keeps no weights for the backward pass and skips what
@@ -66,7 +74,7 @@ class Attention(Section):
     num_heads: int = 4
     num_kv_heads: int | None = None
     head_dim: int | None = None
-    scale: Literal["rsqrt", "none"] | float = "rsqrt"
+    scale: Literal["rsqrt", "none", "folded"] | float = "rsqrt"
     softcap: float | None = None
     qk_norm: bool = False
     qkv_bias: bool = True
@@ -145,13 +153,6 @@ class Model(Section):
         require(0.0 <= self.dropout < 1.0, f"dropout must be in [0, 1), got {self.dropout}")
         require(bool(self.pattern), "pattern must have at least one layer, got ()")
         require(self.unroll == "all" or self.unroll > 0, f"unroll must be all or at least 1, got {self.unroll}")
-        if self.attention.head_dim is None and self.width % self.attention.num_heads:
-            divisors = [n for n in range(1, self.width + 1) if self.width % n == 0]
-            near = min(divisors, key=lambda n: (abs(n - self.attention.num_heads), n))
-            raise ConfigError(
-                f"attention.num_heads must divide width={self.width}, got {self.attention.num_heads}: "
-                f"try {near}, or set attention.head_dim"
-            )
         repeated = self.num_layers - len(self.first_layers)
         if repeated < 0 or repeated % len(self.pattern):
             raise ConfigError(
@@ -162,6 +163,13 @@ class Model(Section):
             self.mixer_of(layer).validate(self)
             self.feedforward_of(layer).validate(self)
         self.position.validate(head_dim=self.head_dim, width=self.width, num_heads=self.attention.num_heads)
+
+    @property
+    def structure(self) -> Model:
+        """The model without the numbers that are traced: equal for models of one program and one parameter tree."""
+        scale = "folded" if self.attention.scale == "folded" else "rsqrt"  # another law of the initial weights
+        dropout = 0.5 if self.dropout > 0 else 0.0
+        return replace(self, attention=replace(self.attention, scale=scale), dropout=dropout)
 
     @property
     def head_dim(self) -> int:
@@ -185,6 +193,14 @@ class Model(Section):
     def max_length(self) -> int | None:
         """The longest sequence the model can take, or None: only a learned table has an end."""
         return self.context if self.position.bounded else None
+
+    @property
+    def memory(self) -> int | None:
+        """How many tokens generation holds at once, or None: as many as there are, where no state grows with them and
+        positions do not end.
+        """
+        grows = any(self.mixer_of(layer).grows for layer in self.layers)
+        return self.context if grows or self.position.bounded else None
 
     @property
     def vocab(self) -> int:

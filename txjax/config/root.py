@@ -27,22 +27,24 @@ class Config(Section):
     def check(self) -> None:
         longest = self.model.max_length
         if longest is not None and self.context > longest:
+            source, own = self.data.source, self.data.source.context
+            what = f"data.context={self.context}" if own is None else f"data.source={source.kind} of {own} tokens"
             raise ConfigError(
-                f"data.context={self.context} runs past the model's position table of {longest}: "
+                f"{what} runs past the model's position table of {longest}: "
                 f"set model.context={self.context}, or a position without a table such as model.position=rope"
             )
 
     @property
     def context(self) -> int:
         """Tokens in a training sequence."""
-        return self.data.context or self.model.context
+        return self.data.source.context or self.data.context or self.model.context
 
     def with_vocab(self, size: int) -> Config:
-        """The config with the tokenizer's size where the model leaves it open; refuses a smaller embedding."""
+        """The config with the vocabulary's size where the model leaves it open; refuses a smaller embedding."""
         own = self.model.vocab_size
         if own is not None and own < size:
             raise ConfigError(
-                f"model.vocab_size={own} is smaller than the {size} ids of data.tokenizer: set it to {size} or none"
+                f"model.vocab_size={own} is smaller than the {size} ids of the data: set it to {size} or none"
             )
         return self if own is not None else replace(self, model=replace(self.model, vocab_size=size))
 

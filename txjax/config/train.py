@@ -70,6 +70,9 @@ class Mesh(Section):
         ("kv_heads", "tensor"),
         ("mlp", "tensor"),
         ("head_dim", None),
+        ("state", None),
+        ("gates", None),
+        ("kernel", None),
         ("context", None),
         ("layers", None),
     )
@@ -82,6 +85,8 @@ class Mesh(Section):
         ("mlp", "tensor"),
         ("vocab", "tensor"),
         ("head_dim", None),
+        ("state", None),
+        ("gates", None),
     )
 
     def check(self) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
+from txjax.config.data import Split
 from txjax.config.root import Config
 from txjax.data import corpora
-from txjax.data.dataset import Dataset, load
-from txjax.data.sequences import Sequences
+from txjax.data.dataset import load
 from txjax.data.sources.text import EMBEDDED
 
 SHOWN_CHARACTERS = 400
@@ -37,25 +37,22 @@ def _row(corpus: corpora.Corpus) -> Row:
 
 
 def show(config: Config, count: int) -> list[str]:
-    """Lines that describe the data of a config: the vocabulary, both reports, and the first `count` sequences."""
-    data = load(config)
-    lines = [
-        f"source     {config.data.source}",
-        f"tokenizer  {config.data.tokenizer}: {data.codec.vocab_size:,} ids, separator {data.codec.separator}",
-        f"chunking   {config.data.chunking}",
-        f"train      {data.train.report}",
-        f"validation {data.validation.report}",
-    ]
+    """Lines that describe the data of a config: the vocabulary, the report of each split, and the first `count`
+    training examples.
+    """
+    data, section = load(config), config.data
+    lines = [f"source     {section.source}"]
+    if section.source.context is None:
+        lines += [f"tokenizer  {section.tokenizer}", f"chunking   {section.chunking}"]
+    lines.append(f"vocabulary {data.codec.vocab_size:,} ids, separator {data.codec.separator}")
+    for split in get_args(Split):
+        if split != "test" or data.test is not None:
+            lines.append(f"{split:10} {data.split(split).report}")
     for index in range(min(count, len(data.train))):
-        lines += [f"sequence {index}:", *_excerpt(data, data.train, index)]
+        lines += [f"example {index}:", *map(_shortened, data.train.show(index, data.codec))]
     return lines
 
 
-def _excerpt(data: Dataset, sequences: Sequences, index: int) -> list[str]:
-    """The text of a sequence, shortened; each packed document begins a line."""
-    lines = []
-    for start, stop, _ in sequences.spans[sequences.rows[index] : sequences.rows[index + 1]]:
-        text = data.codec.decode(sequences.tokens[start : stop - 1])
-        more = "" if len(text) <= SHOWN_CHARACTERS else f" ... {len(text) - SHOWN_CHARACTERS:,} more characters"
-        lines.append(f"  {text[:SHOWN_CHARACTERS]!r}{more}")
-    return lines
+def _shortened(line: str) -> str:
+    more = "" if len(line) <= SHOWN_CHARACTERS else f" ... {len(line) - SHOWN_CHARACTERS:,} more characters"
+    return f"  {line[:SHOWN_CHARACTERS]}{more}"

@@ -21,13 +21,14 @@ FILE = "codec.json"
 class Codec:
     """A tokenizer at work. encode never makes the separator or the beginning-of-text id, whatever the text holds.
 
-    kind: the Tokenizer that restores it.
+    kind: the Tokenizer that restores it. spells: whether its ids spell text.
     pieces: the bytes that each id stands for; a character may be spread over several ids.
     separator: the id between documents, which also ends generation, or None.
     bos: the id that a text must begin with, or None where it needs none.
     """
 
     kind: ClassVar[str]
+    spells: ClassVar[bool] = True
     pieces: Sequence[bytes]
     separator: int | None = None
     bos: int | None = None
@@ -84,6 +85,37 @@ class Codec:
         os.replace(part, folder / FILE)
 
 
+class Symbols(Codec):
+    """The names that a task (txjax.data.task) gives its ids; in text they stand apart by white space."""
+
+    kind = "symbols"
+    spells = False
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._ids = {name: number for number, name in enumerate(names)}
+        self.pieces = [name.encode() for name in names]
+
+    @classmethod
+    def restore(cls, state: Mapping[str, Any]) -> Symbols:
+        return cls(state["names"])
+
+    def state(self) -> dict[str, Any]:
+        return {"names": list(self._ids)}
+
+    def encode(self, text: str) -> np.ndarray:
+        names, known = text.split(), self._ids
+        for name in names:
+            if name not in known:
+                raise ConfigError(f"{name!r} is not among the task's {len(known)} symbols{nearest(name, known)}")
+        return np.array([known[name] for name in names], np.int32)
+
+    def piece(self, token: int, previous: int | None) -> bytes:
+        return self.pieces[token] if previous is None else b" " + self.pieces[token]
+
+    def byte_lengths(self) -> np.ndarray:
+        return np.zeros(self.vocab_size, np.int64)
+
+
 class Stream:
     """Incremental decoding: a character comes out when its last byte is in, so that none is ever split."""
 
@@ -117,7 +149,7 @@ def load_codec(folder: Path) -> Codec:
         kind, state = saved["kind"], saved["state"]
     except (ValueError, KeyError, TypeError):
         raise ConfigError(f"{path} is not a tokenizer that txjax saved, or is damaged") from None
-    members = Tokenizer.members()
+    members = {**Tokenizer.members(), Symbols.kind: Symbols}
     if kind not in members:
         raise ConfigError(f"{path} holds a tokenizer of kind {kind!r}, which is not known{nearest(kind, members)}")
     return members[kind].restore(state)

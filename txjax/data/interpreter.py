@@ -15,14 +15,17 @@ from pathlib import Path
 from txjax.config.data import Split
 from txjax.schema import ConfigError
 
-HELD_OUT = 10  # every tenth document is for validation, so that both splits see topics and modules of all kinds
+EVERY = 10  # of so many documents one is for validation, so that all splits see topics and modules of all kinds
+VALIDATION, TEST = 9, 4  # its place among them, and that of the one for test, where a test is asked for
 
 
-def documents(split: Split) -> Iterator[str]:
+def documents(split: Split, *, with_test: bool) -> Iterator[str]:
     """The language reference by topic, then the source of the standard library's top-level public modules, by name."""
     kept = 0
     for index, text in enumerate(text for source in (_topics, _modules) for text in source() if text.strip()):
-        if (index % HELD_OUT == HELD_OUT - 1) == (split == "validation"):
+        place = index % EVERY
+        side = "validation" if place == VALIDATION else "test" if with_test and place == TEST else "train"
+        if side == split:
             kept += 1
             yield text
     if not kept:

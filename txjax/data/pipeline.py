@@ -1,4 +1,4 @@
-"""Batches from sequences: endless and shuffled for training, once and in order for evaluation.
+"""Batches from examples: endless for training, those of text shuffled, once and in order for evaluation.
 
 Processes are given by index and count, so that a test can play several: global batch k is the same whatever their
 number, and each process reads only its own rows of it.
@@ -16,7 +16,7 @@ import grain
 import numpy as np
 
 from txjax.batch import Batch
-from txjax.data.sequences import Sequences
+from txjax.data.dataset import Examples
 from txjax.schema import require
 
 ENDLESS = 1 << 40  # batches of a training run, for grain, which wants a length
@@ -25,13 +25,14 @@ ENDLESS = 1 << 40  # batches of a training run, for grain, which wants a length
 class TrainBatches:
     """An endless iterator of the Batches [B / processes, T] of one process, NumPy arrays.
 
-    Each epoch goes through all sequences, in an order of its own if they are shuffled; a batch may hold the end of one
-    epoch and the beginning of the next. Batch k depends on the arguments alone, and is found without the ones before.
+    Each epoch goes through all examples, in an order of its own if they are shuffled; a batch may hold the end of one
+    epoch and the beginning of the next. Endless examples come in order and once. Batch k depends on the arguments
+    alone, and is found without the ones before.
     """
 
     def __init__(
         self,
-        sequences: Sequences,
+        examples: Examples,
         *,
         batch_size: int,
         seed: int,
@@ -40,9 +41,10 @@ class TrainBatches:
         process_count: int,
     ) -> None:
         rows = _own_rows(batch_size, process_index, process_count)
-        self.fingerprint = fingerprint(sequences, batch_size=batch_size, seed=seed, shuffle=shuffle)
-        order = grain.MapDataset.source(_EpochOrder(len(sequences), batch_size, seed, shuffle))
-        batches = order.map(lambda indices: Batch(**sequences.gather(indices[rows])))
+        examples = examples.for_seed(seed)
+        self.fingerprint = fingerprint(examples, batch_size=batch_size, seed=seed, shuffle=shuffle)
+        order = grain.MapDataset.source(_EpochOrder(len(examples), batch_size, seed, shuffle and not examples.endless))
+        batches = order.map(lambda indices: Batch(**examples.gather(indices[rows])))
         in_this_thread = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)  # a batch takes microseconds
         self._iterator = iter(batches.to_iter_dataset(in_this_thread))
 
@@ -61,30 +63,30 @@ class TrainBatches:
         require(
             state["fingerprint"] == self.fingerprint,
             f"data: the run to resume was trained on other data (fingerprint {state['fingerprint']}, here "
-            f"{self.fingerprint}): text, tokenizer, chunking, context, batch size, seed and shuffle must be the same",
+            f"{self.fingerprint}): source, tokenizer, chunking, context, batch size, seed and shuffle must be the same",
         )
         self._iterator.set_state(state["iterator"])
 
 
 def evaluation_batches(
-    sequences: Sequences, *, batch_size: int, process_index: int, process_count: int
+    examples: Examples, *, batch_size: int, process_index: int, process_count: int
 ) -> Iterator[Batch]:
-    """The Batches of one process that hold every sequence once, in order.
+    """The Batches of one process that hold every example once, in order.
 
     The last one is filled up with padding of weight 0, so that every batch has one shape and every process the same
     number of them.
     """
     rows = _own_rows(batch_size, process_index, process_count)
-    starts = range(0, len(sequences), batch_size)
-    return (Batch(**sequences.gather(np.arange(start, start + batch_size)[rows])) for start in starts)
+    starts = range(0, len(examples), batch_size)
+    return (Batch(**examples.gather(np.arange(start, start + batch_size)[rows])) for start in starts)
 
 
-def fingerprint(sequences: Sequences, *, batch_size: int, seed: int, shuffle: bool) -> str:
+def fingerprint(examples: Examples, *, batch_size: int, seed: int, shuffle: bool) -> str:
     """Sixteen hexadecimal digits that name what training reads, and in which order."""
-    settings = [sequences.context, sequences.fields, batch_size, seed, shuffle]
+    settings = [examples.context, examples.fields, batch_size, seed, shuffle]
     digest = hashlib.sha256(json.dumps(settings).encode())
-    for array in (sequences.tokens, sequences.spans, sequences.rows):
-        digest.update(np.ascontiguousarray(array).data)
+    for content in examples.contents():
+        digest.update(content)
     return digest.hexdigest()[:16]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 from txjax.config.data import Split
 from txjax.schema import ConfigError, nearest
@@ -27,19 +28,18 @@ def read(path: Path, field: str) -> Iterator[str]:
             yield from _lines(file, text, field)
 
 
-def own_split(path: Path, split: Split) -> Path | None:
-    """The file or folder that is the split by its name, where `path` is a folder that has both; else None."""
-    if not path.is_dir():
-        return None
-    named = {
-        side: [p for p in sorted(path.iterdir()) if p.stem == side and _is_text(p)] for side in ("train", "validation")
-    }
-    if not all(named.values()):
-        return None
-    for side, found in named.items():
+def own_splits(path: Path) -> dict[Split, Path]:
+    """The file or folder of each split by its name, where `path` is a folder with a train and a validation, and
+    perhaps a test; nothing where it is no such folder.
+    """
+    named: dict[Split, Path] = {}
+    for side in get_args(Split) if path.is_dir() else ():
+        found = [p for p in sorted(path.iterdir()) if p.stem == side and _is_text(p)]
         if len(found) > 1:
             raise ConfigError(f"{path} has {found[0].name} and {found[1].name}: leave one as the {side} split")
-    return named[split][0]
+        if found:
+            named[side] = found[0]
+    return named if {"train", "validation"} <= named.keys() else {}
 
 
 def _is_text(path: Path) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -45,12 +47,15 @@ class Report:
 
 class Sequences:
     """Rows of `context` tokens, each a list of spans of one flat array; nothing is copied before a row is read.
+    They are the Examples (txjax.data.dataset) of text.
 
     spans: int64 [M, 3] of (start, stop, skip): a span reads tokens[start : stop - 1] and predicts
         tokens[start + 1 : stop]; its first `skip` predictions have weight 0.
     rows: int64 [R + 1]: row i holds the spans rows[i] to rows[i + 1]; none: one span a row.
     fields: the arrays of a row, among DTYPES; positions begin at 0 and segments at 1, anew in each span.
     """
+
+    endless = False
 
     def __init__(
         self,
@@ -96,11 +101,50 @@ class Sequences:
             array.reshape(-1)[target] = values[name]
         return batch
 
+    def thinned(self, count: int) -> Sequences:
+        """`count` of the rows, spread evenly; all of them where there are fewer."""
+        if count >= len(self):
+            return self
+        chosen = np.arange(count) * len(self) // count
+        counts = self.rows[chosen + 1] - self.rows[chosen]
+        row, number = _ragged(counts)
+        spans = self.spans[self.rows[chosen][row] + number]
+        tokens, skipped = int((spans[:, 1] - spans[:, 0] - 1).sum()), int(spans[:, 2].sum())
+        report = replace(
+            self.report,
+            sequences=count,
+            tokens=tokens,
+            targets=tokens - skipped,
+            dropped=self.report.dropped + self.report.targets - (tokens - skipped),
+        )
+        rows = np.concatenate([[0], np.cumsum(counts)])
+        return Sequences(self.tokens, spans, self.context, rows=rows, fields=self.fields, report=report)
+
     def target_bytes(self, codec: Codec) -> int:
-        """Bytes of text that all scored targets stand for together: what turns a summed loss into bits per byte."""
+        """What turns a summed loss into bits per byte."""
         before = np.concatenate([[0], np.cumsum(codec.byte_lengths()[self.tokens])])
         starts, stops, skips = self.spans.T
         return int((before[stops] - before[starts + 1 + skips]).sum())
+
+    def target_entropy(self) -> float:
+        starts, stops, skips = self.spans.T
+        edges = np.zeros(len(self.tokens) + 1, np.int64)
+        np.add.at(edges, starts + 1 + skips, 1)
+        np.add.at(edges, stops, -1)
+        scored = np.cumsum(edges)[:-1]  # how often each token is a target
+        counts = np.bincount(self.tokens, weights=scored)
+        shares = counts[counts > 0] / counts.sum()
+        return float(-(shares * np.log(shares)).sum())
+
+    def for_seed(self, seed: int) -> Self:
+        return self
+
+    def contents(self) -> Iterator[memoryview]:
+        return (np.ascontiguousarray(array).data for array in (self.tokens, self.spans, self.rows))
+
+    def show(self, index: int, codec: Codec) -> list[str]:
+        spans = self.spans[self.rows[index] : self.rows[index + 1]]
+        return [repr(codec.decode(self.tokens[start : stop - 1])) for start, stop, _ in spans]
 
 
 def _before(lengths: np.ndarray) -> np.ndarray:

@@ -56,9 +56,9 @@ def generate(
     """Up to `tokens` new ids after each prompt; a text that reaches sampling.end stops there, the end included.
 
     A batch gives what its prompts give alone: row b draws its i-th token with the key (seeds[b], i).
-    context: the most positions the model has, or None. Where prompt and tokens together exceed it: error raises
-    ConfigError before anything runs; slide reads the last half of a text again, from position 0, each time the text
-    has filled the context.
+    context: the most tokens the model holds at once (txjax.config.Model.memory), or None: no end. Where prompt and
+    tokens together exceed it: error raises ConfigError before anything runs; slide reads the last half of a text again,
+    from position 0, each time the text has filled the context.
     """
     _check(prompts, tokens, sampling, seeds)
     if past_context == "error" and context is not None:

@@ -42,16 +42,70 @@ def matmul_flops(jaxpr: Any) -> int:
     return total
 
 
-def forward_flops(model: Model, batch_size: int, length: int) -> int:
-    """Matrix-product FLOPs of one forward pass over a batch, head included, scores counted in full (not halved for
-    the causal mask).
+def sequential_depth(jaxpr: Any) -> int:
+    """Operations on the longest chain in which each needs the result of the one before, a scan's rounds one after the
+    other: the time of a forward pass on a machine without end, if every operation took one step. Of a choice between
+    branches the longest counts. A while loop, whose rounds nobody knows, is refused: ValueError.
+
+    The "sequential operations" of Vaswani et al. 2017, table 1: O(T) of a recurrent layer, O(1) of attention.
     """
+    return max(_depths(jaxpr, [0] * len(jaxpr.invars)), default=0)
+
+
+def _depths(jaxpr: Any, arguments: list[int]) -> list[int]:
+    """The depth of each output, given those of the arguments."""
+    depth = dict(zip(jaxpr.invars, arguments, strict=True))
+
+    def of(variable: Any) -> int:
+        return 0 if hasattr(variable, "val") else depth.get(variable, 0)  # a literal, or a constant
+
+    for eqn in jaxpr.eqns:
+        outputs = _equation_depths(eqn, [of(v) for v in eqn.invars])
+        depth.update(zip(eqn.outvars, outputs, strict=True))
+    return [of(v) for v in jaxpr.outvars]
+
+
+def _equation_depths(eqn: Any, arguments: list[int]) -> list[int]:
+    name, params = eqn.primitive.name, eqn.params
+    if name == "while":
+        raise ValueError("the depth of a while loop is not known: it has as many rounds as its condition wants")
+    if name == "cond":
+        each = [_depths(branch.jaxpr, arguments[1:]) for branch in params["branches"]]
+        return [max(arguments[0], *outputs) for outputs in zip(*each, strict=True)]
+    if name == "scan":
+        return _scan_depths(params, arguments)
+    for inner in params.values():
+        inner = getattr(inner, "jaxpr", inner)
+        if hasattr(inner, "eqns") and len(inner.invars) == len(arguments):
+            return _depths(inner, arguments)
+    return [1 + max(arguments, default=0)] * len(eqn.outvars)
+
+
+def _scan_depths(params: dict[str, Any], arguments: list[int]) -> list[int]:
+    consts, carried = params["num_consts"], params["num_carry"]
+    fixed, carry, sliced = arguments[:consts], arguments[consts : consts + carried], arguments[consts + carried :]
+    outputs: list[int] = []
+    for _ in range(params["length"]):
+        outputs = _depths(params["jaxpr"].jaxpr, fixed + carry + sliced)
+        carry = outputs[:carried]
+    return carry + outputs[carried:]
+
+
+def forward_program(model: Model, batch_size: int, length: int) -> Any:
+    """The jaxpr of one forward pass over a batch, head included."""
     tokens = jax.ShapeDtypeStruct((batch_size, length), jnp.int32)
 
     def forward(params: Any, tokens: Any) -> Any:
         return model.apply(params, Batch(tokens=tokens)).logits
 
-    return matmul_flops(jax.make_jaxpr(forward)(model.shapes(), tokens).jaxpr)
+    return jax.make_jaxpr(forward)(model.shapes(), tokens).jaxpr
+
+
+def forward_flops(model: Model, batch_size: int, length: int) -> int:
+    """Matrix-product FLOPs of one forward pass over a batch, head included, scores counted in full (not halved for
+    the causal mask).
+    """
+    return matmul_flops(forward_program(model, batch_size, length))
 
 
 def train_flops_per_token(model: Model, length: int) -> float:
@@ -63,13 +117,16 @@ def train_flops_per_token(model: Model, length: int) -> float:
 
 
 def memory(model: Model, config: Config) -> dict[str, float]:
-    """Bytes of one unsharded copy of what training holds, by what it is, and of a token in the cache of generation."""
+    """Bytes of one unsharded copy of what training holds, by what it is, and of a text's state in generation: what
+    there is at any length, and what a token adds.
+    """
     shapes = model.shapes()
     parameters = _bytes(shapes)
     moments = jax.eval_shape(config.optim.optimizer.direction(model.axes()).init, shapes)
 
-    def cache_of_one(params: Any) -> Any:
-        return model.prefill(params, Batch(tokens=jnp.zeros((1, 1), jnp.int32)), 1)[1]
+    def cache(tokens: int) -> float:
+        prompt = Batch(tokens=jnp.zeros((1, 1), jnp.int32))
+        return _bytes(jax.eval_shape(lambda params: model.prefill(params, prompt, tokens)[1], shapes))
 
     rows = config.train.batch_size // config.train.accumulation
     tokens = rows * config.context
@@ -79,7 +136,8 @@ def memory(model: Model, config: Config) -> dict[str, float]:
         "optimizer": _bytes(moments),
         f"activations of {rows} x {config.context} tokens": saved_activations(model, rows, config.context),
         "logits held at once": min(tokens, config.train.loss_chunk or tokens) * config.model.vocab * 4,
-        "cache, a token": _bytes(jax.eval_shape(cache_of_one, shapes)),
+        "state of a text": 2 * cache(1) - cache(2),
+        "state, a token more": cache(2) - cache(1),
     }
 
 

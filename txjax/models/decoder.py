@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -87,14 +87,10 @@ class Decoder:
     def module(self) -> DecoderModule:
         return DecoderModule(self.config)
 
-    @cached_property
+    @property
     def specs(self) -> Any:
         """The parameters as declared: shapes, logical axes and laws, without values."""
-
-        def declared(tokens_BT: Array) -> Any:
-            return self.module.init(jax.random.key(0), tokens_BT, tokens_BT, Context(self.knobs()))
-
-        return jax.eval_shape(declared, jax.ShapeDtypeStruct((1, 1), jnp.int32))["params"]
+        return declared(self.config.structure)
 
     def init(self, key: Array) -> Params:
         return initialise(self.specs, key, self.config)
@@ -109,7 +105,8 @@ class Decoder:
     def knobs(self) -> Knobs:
         """The config's own numbers, as values and not as constants of the program."""
         model = self.config
-        scale = {"rsqrt": model.head_dim**-0.5, "none": 1.0}.get(model.attention.scale, model.attention.scale)  # type: ignore[arg-type]
+        named = {"rsqrt": model.head_dim**-0.5, "none": 1.0, "folded": 1.0}
+        scale = named.get(model.attention.scale, model.attention.scale)  # type: ignore[arg-type]
         return Knobs(jnp.asarray(scale, jnp.float32), jnp.asarray(model.dropout, jnp.float32))
 
     def apply(
@@ -131,6 +128,7 @@ class Decoder:
             angles=angles,
             mask=self._mask(batch),
             bias=bias,
+            segments=batch.segments,
             key=key if self.config.dropout > 0 else None,
             capture=capture,
         )
@@ -167,24 +165,25 @@ class Decoder:
             jnp.full(B, T, jnp.int32) if batch.segments is None else (batch.segments > 0).sum(1, dtype=jnp.int32)
         )
         cache = self.empty_cache(B, cache_len)
-        hidden_BTD, states = self._cached(params, batch.tokens, jnp.arange(T)[None], cache.states, None)
+        hidden_BTD, states = self._cached(params, batch, jnp.arange(T)[None], cache.states, None)
         last_BD = jnp.take_along_axis(hidden_BTD, jnp.maximum(lengths_B - 1, 0)[:, None, None], axis=1)[:, 0]
         return self.unembed(params, last_BD), Cache(lengths_B, states)
 
     def step(self, params: Params, tokens: Int[Array, " B"], cache: Cache) -> tuple[Float[Array, "B V"], Cache]:
         lengths_B = cache.lengths_B
-        hidden_BTD, states = self._cached(params, tokens[:, None], lengths_B[:, None], cache.states, lengths_B)
+        one_each = Batch(tokens=tokens[:, None])
+        hidden_BTD, states = self._cached(params, one_each, lengths_B[:, None], cache.states, lengths_B)
         return self.unembed(params, hidden_BTD[:, 0]), Cache(lengths_B + 1, states)
 
     def _cached(
-        self, params: Params, tokens_BT: Array, positions_BT: Array, states: Any, offset_B: Array | None
+        self, params: Params, batch: Batch, positions_BT: Array, states: Any, offset_B: Array | None
     ) -> tuple[Array, Any]:
         """A pass that reads and writes the cache. Slots after a row's length hold padding, which causality hides
-        until a later token overwrites it.
+        until a later token overwrites it; a state of fixed size never takes padding in.
         """
         angles, bias = self._positions(positions_BT)
-        context = Context(self.knobs(), angles, Causal(), bias, offset=offset_B)
-        return self._run(params, tokens_BT, positions_BT, context, states)[0]
+        context = Context(self.knobs(), angles, Causal(), bias, batch.segments, offset=offset_B)
+        return self._run(params, batch.tokens, positions_BT, context, states)[0]
 
     def _run(
         self, params: Params, tokens_BT: Array, positions_BT: Array, context: Context, states: Any = None
@@ -206,3 +205,14 @@ class Decoder:
             return mask
         own = SameSegment(jnp.asarray(batch.segments))
         return own if mask is None else mask & own
+
+
+@lru_cache(maxsize=64)
+def declared(config: ModelConfig) -> Any:
+    """The specs of a decoder; kept, since a study asks for those of one structure again and again."""
+
+    def init(tokens_BT: Array) -> Any:
+        module = DecoderModule(config)
+        return module.init(jax.random.key(0), tokens_BT, tokens_BT, Context(Decoder(config).knobs()))
+
+    return jax.eval_shape(init, jax.ShapeDtypeStruct((1, 1), jnp.int32))["params"]

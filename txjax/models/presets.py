@@ -11,11 +11,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from txjax.config import Attention, Model
+from txjax.config import Attention, Mixer, Model
 from txjax.nn.feedforwards.dense import Dense
-from txjax.nn.initialisations import Normal
-from txjax.ops.norms import LayerNorm, RMSNorm
-from txjax.ops.positions import Learned, Llama3Scaling, Rope
+from txjax.nn.feedforwards.none import NoFeedForward
+from txjax.nn.initialisations import FanIn, Normal
+from txjax.nn.mixers.gru import GRU
+from txjax.nn.mixers.lstm import LSTM
+from txjax.nn.mixers.min_gru import MinGRU
+from txjax.nn.mixers.rnn import RNN
+from txjax.ops.norms import LayerNorm, NoNorm, RMSNorm
+from txjax.ops.positions import Learned, Llama3Scaling, NoPosition, Rope
 from txjax.schema import ConfigError, nearest
 
 
@@ -84,6 +89,25 @@ def llama(
         "init": Normal(scale_residual=False),
     }
     return Model(width=width, num_layers=num_layers, context=context, **fields | more)
+
+
+def recurrent(mixer: Mixer, width: int = 128, num_layers: int = 2, *, context: int = 128, **more: Any) -> Model:
+    """Recurrent layers one on the other and nothing else, between an embedding and a head of its own: no residuals,
+    norms, feed-forwards or positions. Mikolov et al. 2010; in layers: Graves 2013.
+    """
+    fields: dict[str, Any] = {
+        "mixer": mixer,
+        "feedforward": NoFeedForward(),
+        "position": NoPosition(),
+        "norm": NoNorm(),
+        "residual": "off",
+        "tied_head": False,
+        "init": FanIn(),
+    }
+    return Model(width=width, num_layers=num_layers, context=context, **fields | more)
+
+
+rnn, gru, lstm, min_gru = (partial(recurrent, cell) for cell in (RNN(), GRU(), LSTM(), MinGRU()))
 
 
 GPT2, GPT3 = partial(gpt2, vocab_size=50257), partial(gpt3, vocab_size=50257)

@@ -29,14 +29,16 @@ class Knobs:
 
 @pytree
 class Context:
-    """angles, mask, bias: of the positions, made once for all layers. offset: tokens cached in each row before this
-    pass, or None where nothing is. key: of dropout, or None where it is off. capture: names of what to sow.
+    """angles, mask, bias: of the positions, made once for all layers. segments: documents packed into each row, from
+    1, and 0 on padding; None where every token is real and of one document. offset: tokens cached in each row before
+    this pass, or None where nothing is. key: of dropout, or None where it is off. capture: names of what to sow.
     """
 
     knobs: Knobs
     angles: tuple[Array, Array] | None = None
     mask: Mask | None = None
     bias: Bias | None = None
+    segments: Int[Array, "B T"] | None = None
     offset: Int[Array, " B"] | None = None
     key: Array | None = None
     capture: tuple[str, ...] = static(default=())
@@ -70,6 +72,14 @@ class State(NamedTuple):
 
     def read(self) -> Any:
         return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, self.index, keepdims=False), self.stacked)
+
+    def write(self, new: Any) -> State:
+        """With the layer's own replaced, each in the type that it was kept in."""
+
+        def put(old: Array, own: Array) -> Array:
+            return jax.lax.dynamic_update_index_in_dim(old, own.astype(old.dtype), self.index, 0)
+
+        return self._replace(stacked=jax.tree.map(put, self.stacked, new))
 
 
 def sow(module: nn.Module, context: Context, name: str, value: Any) -> None:

@@ -16,7 +16,8 @@ from txjax.ops.linear import linear
 class Linear(nn.Module):
     """x w + b over the last `contract` axes of x, which are the first of `shape`.
 
-    role: residual where it writes onto the residual stream; the model's initialisation asks.
+    role: residual where it writes onto the residual stream; the model's initialisation asks. gain: a factor on what
+    it answers.
     """
 
     model: Model
@@ -24,12 +25,13 @@ class Linear(nn.Module):
     axes: tuple[str, ...]
     contract: int = 1
     role: Role = "weight"
+    gain: float = 1.0
     bias: bool = False
 
     @nn.compact
     def __call__(self, x: Float[Array, ...]) -> Float[Array, ...]:
         std = self.model.init.spread(self.role, math.prod(self.shape[: self.contract]), self.model.num_layers)
-        w = declare(self, "w", self.shape, self.axes, std=std)
+        w = declare(self, "w", self.shape, self.axes, std=self.gain * std)
         b = declare(self, "b", self.shape[self.contract :], self.axes[self.contract :]) if self.bias else None
         return linear(x, w, b, contract=self.contract)
 

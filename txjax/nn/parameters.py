@@ -20,19 +20,22 @@ from jaxtyping import Array
 
 from txjax.config import Model
 
+Mean = float | tuple[Any, ...]
+
 
 class Spec(nn.LogicallyPartitioned):
     """A parameter's box while the model is only declared: its axes (`names`) and its law.
 
-    A parameter is `mean` plus `std` times a standard normal; std 0 is a constant.
+    A parameter is `mean` plus `std` times a standard normal; std 0 is a constant. mean: a number, or nested tuples of a
+    shape that broadcasts to the parameter's.
     """
 
-    mean: float = flax.struct.field(default=0.0, pytree_node=False)
+    mean: Mean = flax.struct.field(default=0.0, pytree_node=False)
     std: float = flax.struct.field(default=0.0, pytree_node=False)
 
 
 def declare(
-    module: nn.Module, name: str, shape: tuple[int, ...], axes: tuple[str, ...], *, mean: float = 0.0, std: float = 0.0
+    module: nn.Module, name: str, shape: tuple[int, ...], axes: tuple[str, ...], *, mean: Mean = 0.0, std: float = 0.0
 ) -> Array:
     """The module's parameter of that name; see `Spec` for its law."""
 
@@ -60,15 +63,15 @@ def initialise(specs: Any, key: Array, model: Model) -> Any:
         name = path_name(path)
         shape = spec.value.shape
         if spec.std == 0.0:
-            return jnp.full(shape, spec.mean, jnp.float32)
+            return jnp.broadcast_to(jnp.asarray(spec.mean, jnp.float32), shape)
         own = jax.random.fold_in(key, _name_to_int(without_layer(name)))
         layers = layer_numbers(name, model)
         if layers is None:
-            return spec.mean + spec.std * _normal(own, shape)
+            return jnp.asarray(spec.mean) + spec.std * _normal(own, shape)
         keys = jax.vmap(lambda n: jax.random.fold_in(own, n))(jnp.atleast_1d(layers))
         inner = shape[1:] if layers.ndim else shape
         drawn = jax.vmap(lambda k: _normal(k, inner))(keys)
-        return spec.mean + spec.std * drawn.reshape(shape)
+        return jnp.asarray(spec.mean) + spec.std * drawn.reshape(shape)
 
     return jax.tree_util.tree_map_with_path(draw, specs, is_leaf=is_spec)
 

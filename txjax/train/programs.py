@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import jax
-from jaxtyping import Array
 
 from txjax.batch import Batch
 from txjax.config import Config
-from txjax.models import Model
+from txjax.models import Model, build
+from txjax.models.costs import train_flops_per_token
 from txjax.nn.parameters import path_name
 from txjax.parallel import Layout
 from txjax.train.state import Hyper, State, hyper, initial_state
-from txjax.train.step import StepMetrics, make_evaluation_step, make_train_step
+from txjax.train.step import StepMetrics, Sums, make_evaluation_step, make_train_step
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,26 @@ class Programs:
     config: Config
     model: Model
     layout: Layout
+    _made: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def of(self, config: Config) -> Programs:
+        """The same programs, compiled once, with another config's numbers and seed: its `program_key` is the same."""
+        assert program_key(config) == program_key(self.config)
+        return dataclasses.replace(self, config=config, model=build(config.model))
+
+    def _once(self, name: Any, make: Callable[[], Any]) -> Any:
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
 
     def check(self) -> None:
         """ConfigError where the mesh does not divide the model."""
         self.layout.parameters(self.model.axes(), self.model.shapes())
+
+    @property
+    def flops_per_token(self) -> float:
+        """Of training, at the config's context."""
+        return self._once("flops", lambda: train_flops_per_token(self.model, self.config.context))
 
     @cached_property
     def hyper(self) -> Hyper:
@@ -54,22 +71,30 @@ class Programs:
         return jax.tree_util.tree_map_with_path(place, shapes)
 
     def initial_state(self) -> State:
-        places = jax.tree.map(lambda s: s.sharding, self.state)
-        start = jax.jit(lambda key: initial_state(self.config, self.model, key=key), out_shardings=places)
-        return start(jax.random.key(self.config.train.seed))
+        def make() -> Any:
+            places = jax.tree.map(lambda s: s.sharding, self.state)
+            return jax.jit(lambda key: initial_state(self.config, self.model, key=key), out_shardings=places)
+
+        return self._once("initial state", make)(jax.random.key(self.config.train.seed))
 
     def compile_train_step(
         self, batch: Batch
     ) -> tuple[Callable[[State, Batch, Hyper], tuple[State, StepMetrics]], float]:
         """The train step for batches like this one, and the seconds that compiling took."""
         start = time.perf_counter()
-        places = jax.tree.map(lambda s: s.sharding, self.state)
-        step = jax.jit(
-            make_train_step(self.model, self.config),
-            donate_argnums=0,
-            out_shardings=(places, self.layout.replicated()),
-        )
-        compiled = step.lower(self.state, self._shapes(batch), self.hyper).compile()
+        shapes = self._shapes(batch)
+
+        def make() -> Any:
+            places = jax.tree.map(lambda s: s.sharding, self.state)
+            step = jax.jit(
+                make_train_step(self.model, self.config),
+                donate_argnums=0,
+                out_shardings=(places, self.layout.replicated()),
+            )
+            return step.lower(self.state, shapes, self.hyper).compile()
+
+        leaves, structure = jax.tree.flatten(shapes)
+        compiled = self._once(("train step", structure, *((s.shape, str(s.dtype)) for s in leaves)), make)
         return compiled, time.perf_counter() - start
 
     def to_devices(self, batch: Batch) -> Batch:
@@ -82,12 +107,42 @@ class Programs:
     def _batch_place(self) -> jax.sharding.NamedSharding:
         return self.layout.batch()
 
-    @cached_property
-    def evaluation_step(self) -> Callable[[Any, Batch, Any], tuple[Array, Array]]:
-        return jax.jit(make_evaluation_step(self.model, self.config), out_shardings=self.layout.replicated())
+    @property
+    def evaluation_step(self) -> Callable[[Any, Batch, Any], Sums]:
+        def make() -> Any:
+            return jax.jit(make_evaluation_step(self.model, self.config), out_shardings=self.layout.replicated())
+
+        return self._once("evaluation step", make)
 
     def _shapes(self, batch: Batch) -> Batch:
         processes, place = jax.process_count(), self._batch_place
         return jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((x.shape[0] * processes, *x.shape[1:]), x.dtype, sharding=place), batch
         )
+
+
+def program_key(config: Config) -> str:
+    """Ten hexadecimal digits, equal for configs whose steps are one program.
+
+    Left out is what is traced (learning rate, weight decay, attention scale, the rate of dropout where it is on, the
+    seed), what the host alone reads, and the data, which a program knows by its shapes.
+    """
+    train, plain = config.train, Config()
+    return dataclasses.replace(
+        config,
+        model=config.model.structure,
+        optim=dataclasses.replace(config.optim, learning_rate=1.0, weight_decay=1.0),
+        train=dataclasses.replace(
+            train,
+            seed=0,
+            evaluate_every=None,
+            evaluate_batch_size=None,
+            checkpoint_every=None,
+            keep_last=1,
+            patience=None,
+            non_finite="stop",
+            max_skips=1,
+        ),
+        data=dataclasses.replace(plain.data, context=config.context),
+        log=plain.log,
+    ).digest()

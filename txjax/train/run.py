@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 
 from txjax.batch import Batch
@@ -9,7 +11,7 @@ from txjax.config import Config
 from txjax.data.dataset import Dataset
 from txjax.data.pipeline import TrainBatches
 from txjax.models import build
-from txjax.models.costs import count_parameters, train_flops_per_token
+from txjax.models.costs import count_parameters
 from txjax.parallel import check_batch, make_layout
 from txjax.store import Run
 from txjax.store.processes import on_first
@@ -93,7 +95,7 @@ def train_in(
             on_first(lambda: dataset.codec.save(run.tokenizer))
             watch.sample(0, state.params)
         meter = Meter(
-            train_flops_per_token(programs.model, config.context),
+            programs.flops_per_token,
             config.log.peak_flops or peak_flops(),
             jax.device_count(),
         )
@@ -115,6 +117,11 @@ def resume(run: Run, step: int, programs: Programs, batches: TrainBatches) -> St
     saved = run.saved.restore(step, params=shapes.params, opt_state=shapes.opt_state, progress=shapes.progress)
     batches.set_state(saved.data)
     return State(params=saved.params, opt_state=saved.opt_state, **saved.progress)
+
+
+def last_parameters(run: Run, programs: Programs) -> Any:
+    """The parameters of the run's last checkpoint, laid out as the programs want them."""
+    return run.saved.restore(run.saved.find("latest"), params=programs.state.params).params
 
 
 def compiled(programs: Programs, batches: TrainBatches, watch: Watch) -> TakeStep:

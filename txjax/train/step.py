@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from jaxtyping import Array
 from txjax.batch import Batch
 from txjax.config import Config
 from txjax.models import Model
-from txjax.ops.losses import sum_of_losses
+from txjax.ops.losses import correct, cross_entropy, sum_of_losses, sums
 from txjax.ops.pytree import pytree
 from txjax.train.optimizers import update
 from txjax.train.state import Hyper, State
@@ -100,20 +100,29 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
     return train_step
 
 
-def make_evaluation_step(model: Model, config: Config) -> Callable[[Any, Batch, Any], tuple[Array, Array]]:
-    """Sum of the losses of a batch, without smoothing and dropout, and the number of tokens it is over."""
+class Sums(NamedTuple):
+    """Over the scored tokens of a batch: their losses, how many are right, and their weights."""
 
-    def evaluation_step(params: Any, batch: Batch, knobs: Any) -> tuple[Array, Array]:
+    loss: Array
+    correct: Array
+    weight: Array
+
+
+def make_evaluation_step(model: Model, config: Config) -> Callable[[Any, Batch, Any], Sums]:
+    """The sums of a batch, without smoothing and dropout."""
+
+    def evaluation_step(params: Any, batch: Batch, knobs: Any) -> Sums:
         outputs = model.apply(params, batch, knobs=knobs, unembed=False)
         weights = jnp.ones(batch.targets.shape, jnp.float32) if batch.weights is None else batch.weights
-        loss = sum_of_losses(
+        loss, right = sums(
+            (cross_entropy, correct),
             lambda hidden: model.unembed(params, hidden),
             outputs.hidden,
             batch.targets,
             weights,
             chunk=config.train.loss_chunk,
         )
-        return loss, weights.sum()
+        return Sums(loss, right, weights.sum())
 
     return evaluation_step
 

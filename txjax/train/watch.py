@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from txjax.config import Config
 from txjax.data.dataset import Dataset
-from txjax.data.pipeline import evaluation_batches
 from txjax.decode import Sampling, generate
 from txjax.store import Run
 from txjax.store.checkpoints import CheckpointWriter
 from txjax.store.files import StoreError, reason, write_text
 from txjax.store.metrics import Metrics
 from txjax.store.processes import on_first
-from txjax.train.evaluate import Evaluation, evaluate
+from txjax.train.evaluate import Evaluation, evaluate_split
 from txjax.train.meter import Interval
 from txjax.train.programs import Programs
 from txjax.train.progress import Reporter
@@ -49,17 +45,11 @@ class Watch:
 
     def evaluate(self, step: int, params: Any) -> Evaluation:
         self.report.doing("evaluating")
-        layout, validation = self.programs.layout, self.dataset.validation
-        batches = evaluation_batches(
-            validation,
-            batch_size=evaluation_batch_size(self.config, layout.batch_devices, len(validation)),
-            process_index=jax.process_index(),
-            process_count=jax.process_count(),
+        result = evaluate_split(self.programs, params, self.dataset.validation)
+        self.metrics.scalars(step, result.figures("validation", self.target_bytes))
+        self.report.say(
+            f"step {step}  val/loss {result.loss:.4f}  val/accuracy {result.accuracy:.4f} over {result.tokens:,} tokens"
         )
-        moved = map(self.programs.to_devices, batches)
-        result = evaluate(self.programs.evaluation_step, params, moved, self.programs.hyper.model)
-        self.metrics.scalars(step, result.figures(self.target_bytes))
-        self.report.say(f"step {step}  val/loss {result.loss:.4f} over {result.tokens:,} tokens")
         self.report.doing("training")
         return result
 
@@ -68,9 +58,9 @@ class Watch:
         return self.dataset.validation.target_bytes(self.dataset.codec)
 
     def sample(self, step: int, params: Any) -> None:
-        """A text by the model as it is now, into TensorBoard and samples/STEP.txt."""
+        """A text by the model as it is now, into TensorBoard and samples/STEP.txt; none where its ids spell no text."""
         log, codec = self.config.log, self.dataset.codec
-        if log.sample_tokens == 0:
+        if log.sample_tokens == 0 or not codec.spells:
             return
         self.report.doing("sampling")
         ids = generate(
@@ -80,7 +70,7 @@ class Watch:
             tokens=log.sample_tokens,
             sampling=Sampling(temperature=log.temperature, end=codec.separator, limit=codec.vocab_size),
             seeds=[self.config.train.seed],
-            context=self.config.model.context,
+            context=self.config.model.memory,
             past_context="slide",
         )
         text = log.prompt + codec.decode(ids[0])
@@ -107,9 +97,3 @@ def write_sample(path: Path, text: str) -> None:
     except OSError as error:
         raise StoreError(f"cannot make {path.parent}: {reason(error)}") from error
     write_text(path, text)
-
-
-def evaluation_batch_size(config: Config, devices: int, sequences: int) -> int:
-    """train.evaluate_batch_size, or about 4096 tokens a device, never more than there is; a multiple of the devices."""
-    wanted = config.train.evaluate_batch_size or max(1, 4096 // config.context) * devices
-    return math.ceil(min(wanted, sequences) / devices) * devices

@@ -15,13 +15,13 @@ from txjax.data.sequences import PLAIN, Sequences, build, require_one_sequence
 @dataclass(frozen=True)
 class Crop(Chunking, kind="crop"):
     """In training a sequence may begin at any token of all documents in a row, so that no token has a fixed place in
-    its context; an epoch is one crop from each place. In validation the text is cut end to end, as by concatenate.
+    its context; an epoch is one crop from each place. To evaluate, the text is cut end to end, as by concatenate.
 
     Holds 24 bytes for each token of the text: for corpora that fit on one machine many times over.
     """
 
     def chunk(self, documents: Documents, context: int, split: Split) -> Sequences:
-        if split == "validation":
+        if split != "train":
             return Concatenate().chunk(documents, context, split)
         require_one_sequence(documents, context, split)
         starts = np.arange(len(documents.tokens) - context)

@@ -16,7 +16,7 @@ from txjax.schema import require
 class Window(Chunking, kind="window"):
     """A window of `context` tokens that moves by `stride` over all documents in a row, and last to the text's end.
 
-    stride: none: half of the context. In training every token of a window counts; in validation only those that no
+    stride: none: half of the context. In training every token of a window counts; to evaluate only those that no
         window before has predicted, so that each is scored once and with at least context - stride tokens before it.
     """
 
@@ -36,6 +36,6 @@ class Window(Chunking, kind="window"):
         starts = np.unique(np.append(np.arange(0, last + 1, stride), last))
         stops = starts + context + 1
         skips = np.zeros_like(starts)
-        if split == "validation":
+        if split != "train":
             skips[1:] = stops[:-1] - starts[1:] - 1
         return build(documents, np.stack([starts, stops, skips], 1), context, split=split, fields=PLAIN)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -16,7 +16,7 @@ from txjax.nn.linear import Linear
 from txjax.nn.norm import Norm
 from txjax.ops.attention import attention
 from txjax.ops.masks import Window
-from txjax.schema import require
+from txjax.schema import ConfigError, require
 
 
 class KeyValues(NamedTuple):
@@ -37,11 +37,24 @@ class SelfAttention(Mixer, kind="attention"):
     window: int | None = None
     position: bool = True
 
+    grows: ClassVar[bool] = True
+
+    @property
+    def ordered(self) -> bool:  # type: ignore[override]
+        return self.window is not None
+
     def check(self) -> None:
         require(self.window is None or self.window > 0, f"window must be at least 1 or none, got {self.window}")
 
     def validate(self, model: Model) -> None:
         heads = model.attention
+        if heads.head_dim is None and model.width % heads.num_heads:
+            divisors = [n for n in range(1, model.width + 1) if model.width % n == 0]
+            near = min(divisors, key=lambda n: (abs(n - heads.num_heads), n))
+            raise ConfigError(
+                f"attention.num_heads must divide width={model.width}, got {heads.num_heads}: "
+                f"try {near}, or set attention.head_dim"
+            )
         fused = heads.implementation in ("xla", "cudnn")
         require(
             not fused or heads.softcap is None,
@@ -71,7 +84,8 @@ class AttentionModule(nn.Module):
     ) -> tuple[Float[Array, "B T D"], State | None]:
         model, heads = self.model, self.model.attention
         N, K = heads.num_heads, model.num_kv_heads
-        q_BNTH = self.heads("query", x_BTD, N, "heads")
+        folded = model.head_dim**-0.5 if heads.scale == "folded" else 1.0
+        q_BNTH = self.heads("query", x_BTD, N, "heads", gain=folded)
         k_BKTH = self.heads("key", x_BTD, K, "kv_heads")
         v_BKTH = self.heads("value", x_BTD, K, "kv_heads")
         if heads.qk_norm:
@@ -109,11 +123,11 @@ class AttentionModule(nn.Module):
         out = Linear(model, shape, axes, contract=2, role="residual", bias=heads.output_bias, name="out")
         return out(jnp.swapaxes(y_BNTH, 1, 2)), state
 
-    def heads(self, name: str, x_BTD: Array, count: int, axis: str) -> Float[Array, "B N T H"]:
+    def heads(self, name: str, x_BTD: Array, count: int, axis: str, gain: float = 1.0) -> Float[Array, "B N T H"]:
         """The projection of x to heads, heads before tokens, as the score products want them."""
         shape = (self.model.width, count, self.model.head_dim)
         bias = self.model.attention.qkv_bias
-        project = Linear(self.model, shape, ("embed", axis, "head_dim"), bias=bias, name=name)
+        project = Linear(self.model, shape, ("embed", axis, "head_dim"), gain=gain, bias=bias, name=name)
         return jnp.swapaxes(project(x_BTD), 1, 2)
 
 

@@ -1,0 +1,52 @@
+"""Sources of documents: their text is tokenized and cut into sequences."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from txjax.config.data import Data, Source, Split
+from txjax.data.codec import Codec
+from txjax.data.dataset import Dataset
+from txjax.data.documents import Documents
+from txjax.data.sequences import Sequences
+
+if TYPE_CHECKING:
+    from txjax.config.root import Config
+
+logger = logging.getLogger(__name__)
+
+
+class Textual(Source):
+    """A source of documents, made ids by `data.tokenizer` and sequences by `data.chunking`."""
+
+    def documents(self, split: Split, data: Data) -> Iterator[str] | None:
+        """The documents of a split, in order; None where there is no test."""
+        raise NotImplementedError
+
+    def codec(self, data: Data) -> Codec:
+        return data.tokenizer.build(self._texts("train", data))
+
+    def load(self, config: Config, saved: Codec | None) -> Dataset:
+        texts = self._texts("train", config.data)
+        codec = config.data.tokenizer.build(texts) if saved is None else saved
+        config.with_vocab(codec.vocab_size)  # refuses a model with fewer rows in its embedding
+        train = _sequences(config, codec, texts, "train")
+        validation = _sequences(config, codec, self._texts("validation", config.data), "validation")
+        held_out = self.documents("test", config.data)
+        test = None if held_out is None else _sequences(config, codec, list(held_out), "test")
+        return Dataset(codec, train, validation, test)
+
+    def _texts(self, split: Split, data: Data) -> list[str]:
+        return list(self.documents(split, data) or ())
+
+
+def _sequences(config: Config, codec: Codec, texts: list[str], split: Split) -> Sequences:
+    documents = Documents.join((codec.encode(text) for text in texts), codec)
+    documents.check_ids(codec.vocab_size, split)
+    sequences = config.data.chunking.chunk(documents, config.context, split)
+    if split != "train" and config.data.held_out is not None:
+        sequences = sequences.thinned(config.data.held_out)
+    logger.info("%s: %s", split, sequences.report)
+    return sequences

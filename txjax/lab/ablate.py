@@ -1,0 +1,198 @@
+"""The course of a study: register, price, tune, run, judge, report. Killed anywhere, it goes on from what has ended."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from txjax.lab import boards, report, tuning
+from txjax.lab.arms import Arm, base_config, resolve
+from txjax.lab.cells import Cell, report_cells, table_of, tuning_cells
+from txjax.lab.costcard import CostCard, arms_with_costs, predicted_minutes
+from txjax.lab.execution import Execution, Silent, Watcher
+from txjax.lab.launch import launch, shuffled
+from txjax.lab.ledger import Ledger, registered_seeds
+from txjax.lab.readouts import refuse_unlogged
+from txjax.lab.study import Study, Tier
+from txjax.lab.table import Table
+from txjax.lab.verdicts import Terms, Verdict, verdicts
+from txjax.schema import ConfigError, nearest
+from txjax.store.lock import Lock
+from txjax.train.programs import program_key
+from txjax.train.stop import Stop
+
+MINUTES: Mapping[Tier, float | None] = {"smoke": 5, "cpu": 15, "device": None, "paper": None}
+FILE = "study.py"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a study came to, and what a report draws."""
+
+    study: Study
+    name: str
+    tier: Tier
+    folder: Path
+    arms: tuple[Arm, ...]
+    card: CostCard
+    table: Table
+    choices: tuple[tuning.Choice, ...]
+    verdicts: tuple[Verdict, ...]
+    scope: str
+    ledger: Ledger
+
+
+@dataclass(frozen=True)
+class Options:
+    """seeds: instead of the tier's. explore: register nothing, judge nothing. anyway: however long it takes.
+    retry: run failed cells again.
+    """
+
+    tier: Tier = "cpu"
+    seeds: int | None = None
+    explore: bool = False
+    anyway: bool = False
+    retry: bool = False
+
+
+def load_study(folder: Path) -> Study:
+    """The Study of experiments/NAME, or of a file with get_study()."""
+    path = folder if folder.suffix == ".py" else folder / FILE
+    if not path.is_file():
+        beside = [p.name for p in folder.parent.iterdir()] if folder.parent.is_dir() else []
+        raise ConfigError(f"there is no study {str(path)!r}{nearest(folder.name, beside)}")
+    sys.path.insert(0, str(path.resolve().parent))  # a study may import its neighbours
+    name = f"{path.resolve().parent.name}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+        study = module.get_study() if hasattr(module, "get_study") else None
+    except TypeError as error:  # an argument that is not there: the study's author misspelt it
+        raise ConfigError(f"{path}: {error}") from None
+    if not isinstance(study, Study):
+        raise ConfigError(f"{path} needs a function get_study() that returns a txjax.lab.Study")
+    return study
+
+
+def ablate(file: Path, workdir: Path, options: Options, watcher: Watcher, stop: Stop) -> Outcome:
+    """Run what is missing of a study, and judge it. Raises execution.Stopped where a signal asks for it."""
+    study = load_study(file)
+    workdir.mkdir(parents=True, exist_ok=True)
+    lock = Lock(workdir)
+    try:
+        return _ablate(study, file, workdir, options, watcher, stop)
+    finally:
+        lock.release()
+
+
+def _ablate(study: Study, file: Path, workdir: Path, options: Options, watcher: Watcher, stop: Stop) -> Outcome:
+    folder = file.parent if file.suffix == ".py" else file
+    if study.measure is None:
+        refuse_unlogged(study.metrics)
+    base = base_config(study, folder, options.tier)
+    cells = workdir / "cells"
+    launcher = (lambda seed: launch(file, options.tier, workdir, seed)) if study.launches else None
+    execution = Execution(study, cells, watcher, stop, options.retry, launcher)
+    arms = resolve(study, base, execution.with_vocab)
+    seeds = options.seeds or study.seeds_of(options.tier)
+    registered = registered_seeds(workdir)
+    extended = study.looks == 2 and registered is not None and seeds == 2 * registered  # as was planned
+    budget = {"seeds": registered if extended else seeds, "tier": options.tier, "base": base.digest()}
+    registration = study.registration(budget)
+    name = folder.name if file.suffix != ".py" or file.name == FILE else file.stem
+    ledger = Ledger.open(workdir, {"name": name, "question": study.question}, registration, options.explore)
+    planned = tuning_cells(study, arms, study.tuned) if study.tuned else []
+    card = cost_card(study, arms, planned, seeds, execution)
+    for line in card.lines():
+        watcher.say(line)
+    if not options.anyway:
+        card.refuse(MINUTES[options.tier])
+    choices, tuned = tune(study, arms, planned, execution, watcher) if study.tuned else ((), [])
+    chosen = [choice.tuned for choice in choices] or [{} for _ in arms]
+    reported = report_cells(arms, chosen, seeds)
+    execution.run(reported, "report")
+    ledger.look(seeds)
+    table = table_of([*tuned, *reported], execution.folder, study.metrics, facts_of(card))
+    scope = scope_of(base, options.tier, seeds, bool(study.tuned))
+    judged = verdicts(table, study.predictions, study.metric, options.tier, terms_of(study, seeds, choices, ledger))
+    outcome = Outcome(
+        study, name, options.tier, workdir, tuple(arms), card, table, tuple(choices), tuple(judged), scope, ledger
+    )
+    report.write(outcome)
+    boards.write(outcome)
+    return outcome
+
+
+def measure_launch(file: Path, workdir: Path, tier: Tier, seed: int) -> None:
+    """What the process of one launch does: measure the cells of its seed, all arms, and nothing else."""
+    study = load_study(file)
+    arms = resolve(study, base_config(study, file.parent if file.suffix == ".py" else file, tier))
+    mine = [cell for cell in report_cells(arms, [{}] * len(arms), seed + 1) if cell.seed == seed]
+    Execution(study, workdir / "cells", Silent(), Stop()).run(shuffled(mine, seed), "launch")
+
+
+def cost_card(study: Study, arms: Sequence[Arm], planned: Sequence[Cell], seeds: int, execution: Execution) -> CostCard:
+    """Prices every cell by a few steps of its program; the report's cells at the first values of what is tuned."""
+    first = {path: values[0] for path, values in study.tuned.items()}
+    cells = [*planned, *report_cells(arms, [first] * len(arms), seeds)]
+    missing = execution.missing(cells)
+    costs = arms_with_costs(arms, study.measure is not None)
+    if study.measure is not None:
+        return CostCard(len(cells), len(missing), 0, None, costs)
+    times = execution.probe(missing)
+    keys = [program_key(execution.with_vocab(cell.config)) for cell in missing]
+    minutes = predicted_minutes(
+        [cell.config.train.steps for cell in missing], [times[key] for key in keys], sum(c for c, _ in times.values())
+    )
+    return CostCard(len(cells), len(missing), len(execution.programs), minutes, costs)
+
+
+def tune(
+    study: Study, arms: Sequence[Arm], cells: Sequence[Cell], execution: Execution, watcher: Watcher
+) -> tuple[list[tuning.Choice], list[Cell]]:
+    """Choose each arm's nuisances, widening the grid where an optimum lies at its end."""
+    tried = {path: sorted(values) for path, values in study.tuned.items()}
+    while True:
+        execution.run(cells, "tuning")
+        choices = tuning.choose(table_of(cells, execution.folder, study.metrics, {}), study.chosen_by)
+        more = tuning.extension(choices, study.tuned, tried)
+        if not more:
+            return choices, list(cells)
+        for path, values in more.items():
+            watcher.say(f"tuning     an arm's best {path} lies at the end of the grid: trying {values} for all arms")
+            tried[path] = sorted({*tried[path], *values})
+        cells = tuning_cells(study, arms, tried)
+
+
+def terms_of(study: Study, seeds: int, choices: Sequence[tuning.Choice], ledger: Ledger) -> Terms:
+    return Terms(
+        seeds=range(seeds),
+        looks=study.looks,
+        unsettled=tuning.unsettled(choices),
+        exploratory=ledger.exploratory or "",
+    )
+
+
+def facts_of(card: CostCard) -> dict[str, dict[str, Any]]:
+    return {
+        arm.name: {"parameters": cost.parameters, "flops": cost.flops, "tokens": cost.tokens} for arm, cost in card.arms
+    }
+
+
+def scope_of(base: Any, tier: Tier, seeds: int, tuned: bool) -> str:
+    """Over what the verdict speaks: the model, the data, the length of training."""
+    model, data = base.model, base.data
+    source = getattr(data.source, "name", data.source.kind)
+    words = [
+        f"{model.num_layers} layers, d {model.width}, {Path(str(source)).name}, {base.train.steps} steps",
+        "tuned" if tuned else "untuned",
+        f"tier {tier}",
+    ]
+    return " · ".join(words)

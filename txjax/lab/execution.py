@@ -1,0 +1,234 @@
+"""Running cells: each program compiled once, the cells through it one after another, whatever ends kept beside them."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+
+from txjax.config import Config
+from txjax.data import dataset
+from txjax.data.dataset import Dataset
+from txjax.lab.cells import Cell, Result, failed
+from txjax.lab.study import Study
+from txjax.models import Model, build
+from txjax.parallel import check_batch, make_layout
+from txjax.schema import ConfigError, to_dict, with_values
+from txjax.store import Run
+from txjax.train.evaluate import Evaluation, evaluate_split
+from txjax.train.loop import TrainingStopped
+from txjax.train.programs import Programs, program_key
+from txjax.train.progress import Reporter
+from txjax.train.run import last_parameters, new_batches, train_in
+from txjax.train.stop import Stop
+
+PROBE = 8  # steps timed before a launch
+
+
+class Watcher(Protocol):
+    """Whom running cells tell."""
+
+    def plan(self, phase: str, done: int, cells: int) -> None: ...
+    def cell(self, cell: Cell) -> None: ...
+    def ended(self, cell: Cell, result: Result) -> None: ...
+    def say(self, text: str) -> None: ...
+
+
+class Silent:
+    """A Watcher that says nothing."""
+
+    def plan(self, phase: str, done: int, cells: int) -> None: ...
+    def cell(self, cell: Cell) -> None: ...
+    def ended(self, cell: Cell, result: Result) -> None: ...
+    def say(self, text: str) -> None: ...
+
+
+class Stopped(Exception):
+    """A signal asked the study to stop; what has ended is kept, and the same command goes on."""
+
+
+@dataclass
+class Execution:
+    """folder: where the cells' folders lie. retry: run failed cells again.
+    launcher: runs all cells of a seed in a process of its own; none: in this one.
+
+    Programs and data are made when first needed, and kept: cells that differ in traced numbers, seeds or data share
+    one compiled step.
+    """
+
+    study: Study
+    folder: Path
+    watcher: Watcher
+    stop: Stop
+    retry: bool = False
+    launcher: Callable[[int], None] | None = None
+    programs: dict[str, Programs] = field(default_factory=dict)
+    datasets: dict[str, Dataset] = field(default_factory=dict)
+
+    def missing(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Those that have not ended, or failed and are to be run again; a cell of two roles once."""
+        found = {}
+        for cell in cells:
+            result = Result.load(self.folder / cell.id)
+            if result is None or (result.state == "failed" and self.retry):
+                found[cell.id] = cell
+        return list(found.values())
+
+    def run(self, cells: Sequence[Cell], phase: str) -> None:
+        """Run what is missing. Raises Stopped on a signal; a cell that raises is a failed cell, and the rest go on."""
+        waiting = self.missing(cells)
+        self.watcher.plan(phase, len(cells) - len(waiting), len(cells))
+        if self.launcher is not None:
+            self.launch(waiting, self.launcher)
+            return
+        for cell in waiting:
+            if self.stop.asked:
+                raise Stopped
+            self.attempt(cell)
+
+    def attempt(self, cell: Cell) -> None:
+        self.watcher.cell(cell)
+        start = time.perf_counter()
+        try:
+            result = self.measure(cell) if self.study.measure else self.train(cell)
+        except (ConfigError, Stopped):
+            raise  # the user's to mend, and the same for every cell
+        except Exception as error:
+            result = failed(error, start)
+        self.keep(cell, result)
+
+    def keep(self, cell: Cell, result: Result) -> None:
+        folder = self.folder / cell.id
+        folder.mkdir(parents=True, exist_ok=True)
+        result.save(folder)
+        self.watcher.ended(cell, result)
+
+    def launch(self, waiting: Sequence[Cell], launcher: Callable[[int], None]) -> None:
+        """A process for each seed; what it leaves undone has failed with it."""
+        for seed in dict.fromkeys(cell.seed for cell in waiting):
+            if self.stop.asked:
+                raise Stopped
+            mine = [cell for cell in waiting if cell.seed == seed]
+            self.watcher.cell(mine[0])
+            start, error = time.perf_counter(), None
+            try:
+                launcher(seed)
+            except RuntimeError as raised:
+                error = raised
+            if self.stop.asked:
+                raise Stopped
+            for cell in mine:
+                result = Result.load(self.folder / cell.id)
+                if result is None:
+                    self.keep(cell, failed(error or RuntimeError("the launch left it out"), start))
+                else:
+                    self.watcher.ended(cell, result)
+
+    def measure(self, cell: Cell) -> Result:
+        """A cell of a study that trains nothing."""
+        assert self.study.measure is not None
+        start = time.perf_counter()
+        figures = {name: float(value) for name, value in self.study.measure(cell.config, cell.seed).items()}
+        state = "finished" if all(map(math.isfinite, figures.values())) else "diverged"
+        return Result(state, 0, time.perf_counter() - start, figures)
+
+    def train(self, cell: Cell) -> Result:
+        """Train a cell in its folder, from where it has got to, and evaluate it on what it has not been chosen by."""
+        data = self.data(cell.config)
+        programs = self.program(cell.config, data)
+        config, start = programs.config, time.perf_counter()
+        batches = new_batches(config, data)
+        trivial = data.trivial_loss()
+        with programs.layout.scope(), Run.open(self.folder / cell.id, config, fingerprint=batches.fingerprint) as run:
+            try:
+                outcome = train_in(run, data, programs, batches, Reporter(config.train.steps, quiet=True), self.stop)
+            except TrainingStopped:
+                return Result("diverged", 0, time.perf_counter() - start, trivial=trivial)
+            if outcome.reason == "signal":
+                raise Stopped
+            figures = self.figures(last_parameters(run, programs), programs, data)
+        return Result("finished", outcome.step, time.perf_counter() - start, figures, trivial)
+
+    def figures(self, params: Any, programs: Programs, data: Dataset) -> dict[str, float]:
+        """What is measured of trained weights: the test split, and the study's own probe."""
+        found = {}
+        if data.test is not None:
+            found = evaluate_split(programs, params, data.test).figures("test", data.test.target_bytes(data.codec))
+        if self.study.probe is not None:
+            own = self.study.probe(Trained(programs.config, params, data, self))
+            found |= {f"probe/{name}": float(value) for name, value in own.items()}
+        return found
+
+    def data(self, config: Config) -> Dataset:
+        name = json.dumps([to_dict(config.data), config.context], sort_keys=True)
+        if name not in self.datasets:
+            self.datasets[name] = dataset.load(config)
+        return self.datasets[name]
+
+    def with_vocab(self, config: Config) -> Config:
+        """The config with the vocabulary of its data."""
+        return config if self.study.measure else config.with_vocab(self.data(config).codec.vocab_size)
+
+    def program(self, config: Config, data: Dataset) -> Programs:
+        config = config.with_vocab(data.codec.vocab_size)
+        key = program_key(config)
+        if key not in self.programs:
+            layout = make_layout(config.mesh)
+            check_batch(layout, config.train.batch_size, config.train.accumulation)
+            self.programs[key] = Programs(config, build(config.model), layout)
+        return self.programs[key].of(config)
+
+    def probe(self, cells: Sequence[Cell]) -> dict[str, tuple[float, float]]:
+        """Seconds to compile, and seconds a step, by program key; of what the cells will run anyway."""
+        found = {}
+        for cell in cells:
+            config = cell.config
+            data = self.data(config)
+            programs = self.program(config, data)
+            key = program_key(programs.config)
+            if key not in found:
+                self.watcher.say(f"compiling and timing {cell.arm.name} ...")
+                found[key] = seconds_a_step(programs, data)
+        return found
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a study's probe is given: a cell's config, its trained parameters and its data."""
+
+    config: Config
+    params: Any
+    dataset: Dataset
+    execution: Execution
+
+    @property
+    def model(self) -> Model:
+        return build(self.config.model)
+
+    def evaluate(self, changes: Mapping[str, Any] | None = None) -> Evaluation:
+        """The test split by these parameters, as a model whose config is changed in {config path: value}."""
+        config = with_values(self.config, changes or {})
+        data = self.execution.data(config)
+        programs = self.execution.program(config, data)
+        with programs.layout.scope():
+            return evaluate_split(programs, self.params, data.split("test"))
+
+
+def seconds_a_step(programs: Programs, data: Dataset) -> tuple[float, float]:
+    """Seconds to compile the train step, and the fastest of PROBE steps after it."""
+    batches = new_batches(programs.config, data)
+    with programs.layout.scope():
+        step, compiling = programs.compile_train_step(next(batches))
+        state, times = programs.initial_state(), []
+        for _ in range(PROBE):
+            start = time.perf_counter()
+            state, metrics = step(state, programs.to_devices(next(batches)), programs.hyper)
+            jax.block_until_ready(metrics)
+            times.append(time.perf_counter() - start)
+    return compiling, min(times)

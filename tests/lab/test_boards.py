@@ -90,6 +90,7 @@ def test_a_run_a_cell_an_arm_and_a_difference(outcome: Outcome, api: Any):
     assert set(api("runs")) == wanted | {"boards/arm pre", "boards/arm post", "boards/difference post-no-better-at-all"}
 
 
+@pytest.mark.bug("pytorch/pytorch#184078", "lanpa/tensorboardX#670", "DLR-RM/stable-baselines3#1099")
 def test_hyperparameters_stand_beside_each_cell(outcome: Outcome, api: Any):
     asked = {"experimentName": "", "hparamsLimit": 0}
     experiment = api("plugin/hparams/experiment", asked)

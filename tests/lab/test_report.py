@@ -94,6 +94,16 @@ def test_every_figure_is_in_both(hostile: Results, tmp_path: Path):
     assert {path.stem for path in (folder / report.FIGURES).iterdir()} == FIGURES
 
 
+def test_earlier_figures_go_and_other_files_stay(hostile: Results, tmp_path: Path):
+    (tmp_path / report.FIGURES).mkdir()
+    for name in ("difference9.svg", "mine.svg", "difference.png"):
+        (tmp_path / report.FIGURES / name).write_text("as it was")
+    folder_with(hostile, tmp_path)
+    assert {path.name for path in (tmp_path / report.FIGURES).iterdir()} == {
+        *(f"{name}.svg" for name in FIGURES), "mine.svg", "difference.png"
+    }  # fmt: skip
+
+
 def test_figures_are_valid_svg_that_needs_nothing(shown: Document):
     for figure in figures_of(shown):
         root = ElementTree.fromstring(standalone(figure.svg))
@@ -267,13 +277,13 @@ def test_the_index_adjusts_over_all_studies(measured: Path, tmp_path: Path):
     assert set(links) == {"other/report.html", "depth/results/cpu/report.md"}
     assert all((tmp_path / str(link)).is_file() for link in links)
     assert "other/report.md" in lines
-    verdicts = [verdict for entry in entries for verdict in entry.results.verdicts]
-    q = index.false_findings(verdicts)
-    for verdict, adjusted in zip(verdicts, q, strict=True):
-        assert (adjusted is None) == (verdict.word == "estimate")
-        assert adjusted is None or adjusted >= verdict.p
-    # the largest p stays as it is, the smallest of m grows at most m-fold
-    assert max(filter(None, q)) == pytest.approx(max(v.p for v, a in zip(verdicts, q, strict=True) if a is not None))
+
+
+def test_q_is_over_judged_primary_predictions(hostile: Results):
+    judged, other, secondary = hostile.verdicts
+    made = [replace(judged, p=0.01), replace(other, p=0.04), replace(secondary, p=1e-9), replace(judged, p=0.03)]
+    # by hand: the j-th smallest of three times 3 / j, and no larger than the next
+    assert index.false_findings(made) == [pytest.approx(0.03), pytest.approx(0.04), None, pytest.approx(0.04)]
 
 
 def test_nothing_to_report_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture):

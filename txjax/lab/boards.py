@@ -2,7 +2,8 @@
 
 A study's folder shows in stock TensorBoard as `cells/ID/tb`, a run a cell with its hyperparameters, `boards/arm NAME`,
 the mean over seeds, and `boards/difference NAME`, what a prediction contrasts. The Custom Scalars tab draws them with
-their intervals as margin charts.
+their intervals as margin charts. Of more than 40 runs TensorBoard selects none at first: `--logdir=STUDY/boards` shows
+these alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from txjax.lab.curves import Band, Histories, arm_band, contrast_band
+from txjax.lab.curves import Band, Histories, arm_band, prediction_bands
 from txjax.lab.table import arm_key, arm_name
 from txjax.store.files import StoreError, reason
 
@@ -55,13 +56,9 @@ def arm_runs(outcome: Outcome, histories: Histories) -> Runs:
 
 def difference_runs(outcome: Outcome, histories: Histories) -> Runs:
     found: Runs = {}
-    for prediction, verdict in zip(outcome.study.predictions, outcome.verdicts, strict=True):
-        metric = prediction.metric or outcome.study.metric
-        figure = histories.figure_for(metric)
-        band = contrast_band(histories, prediction, metric, figure, verdict.alpha) if figure else None
-        if band is not None:
-            name = _file_name(prediction.name)
-            found[f"difference {name}"] = {f"difference/{name}": band}
+    for prediction, _, band in prediction_bands(histories, outcome.study, outcome.verdicts):
+        name = _file_name(prediction.name)
+        found[f"difference {name}"] = {f"difference/{name}": band}
     return found
 
 

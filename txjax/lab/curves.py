@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from txjax.lab.contrasts import bind
+from txjax.lab.contrasts import Contrast, bind
 from txjax.lab.readouts import Metric
 from txjax.lab.statistics import ALPHA, t_interval
-from txjax.lab.study import Prediction
-from txjax.lab.table import ArmKey, Seed, Table, arm_key
+from txjax.lab.study import Prediction, Study
+from txjax.lab.table import ArmKey, Level, Seed, Table, arm_key
+from txjax.lab.verdicts import Verdict
 from txjax.store.metrics import read_rows
 
 MOST_POINTS = 200  # of a curve; what a figure cannot show is not kept
@@ -88,7 +89,19 @@ def contrast_band(
     return _band(numbers, alpha)
 
 
-def _number(contrast, cells) -> list[float]:  # type: ignore[no-untyped-def]
+def prediction_bands(
+    histories: Histories, study: Study, verdicts: Sequence[Verdict]
+) -> Iterator[tuple[Prediction, str, Band]]:
+    """Each prediction of which there is a curve, with the figure that it was made of, at its verdict's level."""
+    for prediction, verdict in zip(study.predictions, verdicts, strict=True):
+        metric = prediction.metric or study.metric
+        figure = histories.figure_for(metric)
+        band = contrast_band(histories, prediction, metric, figure, verdict.alpha) if figure else None
+        if figure and band:
+            yield prediction, figure, band
+
+
+def _number(contrast: Contrast, cells: Sequence[tuple[Mapping[str, Level], float]]) -> list[float]:
     """One number, or none where there is none yet: the logarithm of an accuracy of 0, say."""
     try:
         number = contrast(Seed(cells))

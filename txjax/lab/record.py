@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from txjax.lab.arms import Arm
 from txjax.lab.cells import Result
 from txjax.lab.comparison import compare
-from txjax.lab.curves import Histories, contrast_band
+from txjax.lab.curves import Histories, prediction_bands
 from txjax.lab.evidence import value_of
 from txjax.lab.readouts import Metric
 from txjax.lab.table import Row, Table, arm_name
@@ -155,14 +155,10 @@ def _value(row: Row, metric: Metric) -> float:
 
 
 def _curves(outcome: Outcome, histories: Histories) -> list[dict[str, Any]]:
-    found = []
-    for prediction, verdict in zip(outcome.study.predictions, outcome.verdicts, strict=True):
-        metric = prediction.metric or outcome.study.metric
-        figure = histories.figure_for(metric)
-        band = contrast_band(histories, prediction, metric, figure, verdict.alpha) if figure else None
-        if band is not None:
-            found.append({"prediction": prediction.name, "figure": figure, **dataclasses.asdict(band)})
-    return found
+    return [
+        {"prediction": prediction.name, "figure": figure, **dataclasses.asdict(band)}
+        for prediction, figure, band in prediction_bands(histories, outcome.study, outcome.verdicts)
+    ]
 
 
 def _levels(outcome: Outcome, report: Table, cells: Path) -> list[dict[str, Any]]:

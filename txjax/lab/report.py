@@ -5,7 +5,7 @@ Both are drawn from results/ alone, at the end of `txjax ablate` and again by `t
 
 from __future__ import annotations
 
-import shutil
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from txjax.lab.ablate import Outcome
 
 RESULTS, MARKDOWN, PAGE, FIGURES = "results", "report.md", "report.html", "figures"
+OWN = re.compile(r"(forest|seeds|difference|levels|rates|costs|studies)\d*")  # names of figures
 
 
 def write(outcome: Outcome) -> None:
@@ -57,11 +58,13 @@ def holds_results(folder: Path) -> bool:
 
 
 def write_markdown(report: Document, folder: Path, name: str) -> None:
-    """The file, and figures/ beside it, in which nothing of an earlier report stays."""
+    """The file, and figures/ beside it, from which a report's earlier figures go; whatever else lies there stays."""
     figures = folder / FIGURES
     try:
-        shutil.rmtree(figures, ignore_errors=True)
-        figures.mkdir(parents=True)
+        figures.mkdir(parents=True, exist_ok=True)
+        for old in figures.glob("*.svg"):
+            if OWN.fullmatch(old.stem):
+                old.unlink()
     except OSError as error:
         raise StoreError(f"cannot write in {figures}: {reason(error)}") from error
     for figure in figures_of(report):

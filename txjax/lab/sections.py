@@ -55,8 +55,8 @@ def badge(verdict: Verdict) -> doc.Badge:
 def opening(results: Results) -> list[doc.Block]:
     blocks: list[doc.Block] = []
     for verdict in results.verdicts:
-        said = verdict.line("").removeprefix(f"verdict: {verdict.label}")
-        blocks.append(doc.Paragraph([badge(verdict), said], "lead"))
+        said = verdict.line("").removeprefix(f"verdict: {verdict.label}").lstrip(" ·")
+        blocks.append(doc.Paragraph([badge(verdict), " ", said], "lead"))
     blocks.append(doc.Paragraph(results.facts["scope"], "note"))
     if why := results.facts["registration"]["exploratory"]:
         said = ["This study is ", doc.Strong("exploratory"), f": {why}. It gives effects, and no verdicts."]

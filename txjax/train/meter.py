@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -57,9 +58,16 @@ class Meter:
 
     def _fetch(self, *intervals: list[tuple[int, StepMetrics]]) -> list[Interval]:
         """Figures of intervals that are read at one moment: their speed is that of all of them together."""
-        fetched: list[list[tuple[int, StepMetrics]]] = jax.device_get([i for i in intervals if i])
+        return self._intervals(*self._read(intervals))
+
+    def _read(self, intervals: Iterable[list[tuple[int, StepMetrics]]]) -> tuple[list[Any], float]:
+        """The intervals that are not empty, on the host, and the seconds since the clock was last read."""
+        fetched = jax.device_get([i for i in intervals if i])
         now = time.perf_counter()
         seconds, self.since = now - self.since, now
+        return fetched, seconds
+
+    def _intervals(self, fetched: list[list[tuple[int, StepMetrics]]], seconds: float) -> list[Interval]:
         tokens = sum(float(metrics.tokens) for interval in fetched for _, metrics in interval)
         return [self._figures(interval, tokens / max(seconds, 1e-9)) for interval in fetched]
 

@@ -35,7 +35,8 @@ class Programs:
         assert program_key(config) == program_key(self.config)
         return dataclasses.replace(self, config=config, model=build(config.model))
 
-    def _once(self, name: Any, make: Callable[[], Any]) -> Any:
+    def once(self, name: Any, make: Callable[[], Any]) -> Any:
+        """What `make` gives, made at the first call for this name by any Programs of the same key."""
         if name not in self._made:
             self._made[name] = make()
         return self._made[name]
@@ -47,7 +48,7 @@ class Programs:
     @property
     def flops_per_token(self) -> float:
         """Of training, at the config's context."""
-        return self._once("flops", lambda: train_flops_per_token(self.model, self.config.context))
+        return self.once("flops", lambda: train_flops_per_token(self.model, self.config.context))
 
     @cached_property
     def hyper(self) -> Hyper:
@@ -75,7 +76,7 @@ class Programs:
             places = jax.tree.map(lambda s: s.sharding, self.state)
             return jax.jit(lambda key: initial_state(self.config, self.model, key=key), out_shardings=places)
 
-        return self._once("initial state", make)(jax.random.key(self.config.train.seed))
+        return self.once("initial state", make)(jax.random.key(self.config.train.seed))
 
     def compile_train_step(
         self, batch: Batch
@@ -94,7 +95,7 @@ class Programs:
             return step.lower(self.state, shapes, self.hyper).compile()
 
         leaves, structure = jax.tree.flatten(shapes)
-        compiled = self._once(("train step", structure, *((s.shape, str(s.dtype)) for s in leaves)), make)
+        compiled = self.once(("train step", structure, *((s.shape, str(s.dtype)) for s in leaves)), make)
         return compiled, time.perf_counter() - start
 
     def to_devices(self, batch: Batch) -> Batch:
@@ -112,7 +113,7 @@ class Programs:
         def make() -> Any:
             return jax.jit(make_evaluation_step(self.model, self.config), out_shardings=self.layout.replicated())
 
-        return self._once("evaluation step", make)
+        return self.once("evaluation step", make)
 
     def _shapes(self, batch: Batch) -> Batch:
         processes, place = jax.process_count(), self._batch_place

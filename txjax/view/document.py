@@ -24,6 +24,8 @@ class Code:
 
 @dataclass(frozen=True)
 class Link:
+    """to: an address that the program made, by quote(); never a text of a study."""
+
     text: str
     to: str
 

@@ -29,16 +29,16 @@ def _forest(axes: Any, unit: str, group: Sequence[Interval]) -> None:
     margins = [one.margin for one in group if one.margin]
     for row, one in enumerate(group):
         if one.margin:
-            axes.fill_between([-one.margin, one.margin], row - 0.35, row + 0.35, color=INK, alpha=0.13, linewidth=0)
+            axes.fill_between([-one.margin, one.margin], row - 0.2, row + 0.22, color=INK, alpha=0.13, linewidth=0)
         tone = TONES.get(one.label.partition(" ")[0], INK)
         if math.isfinite(one.low) and math.isfinite(one.high):
             axes.plot([one.low, one.high], [row, row], color=tone, linewidth=2.2, solid_capstyle="butt")
         if math.isfinite(one.mean):
             axes.plot([one.mean], [row], "o", color=tone, markersize=6.5)
         said = f"{shortened(one.prediction, 34)} · {one.label}"
-        axes.text(0, row - 0.42, said, transform=axes.get_yaxis_transform(), fontsize=9, va="bottom")
-        axes.plot([0, 0], [row - 0.35, row + 0.35], color=INK, linewidth=1)  # not across the words
-    axes.set_ylim(len(group) - 0.55, -0.9)
+        axes.text(0, row - 0.27, said, transform=axes.get_yaxis_transform(), fontsize=9, va="bottom")
+        axes.plot([0, 0], [row - 0.2, row + 0.22], color=INK, linewidth=1)  # not across the words
+    axes.set_ylim(len(group) - 0.65, -0.7)
     low, high = min([0.0, *ends, *(-m for m in margins)]), max([0.0, *ends, *margins])
     room = 0.06 * (high - low or 1.0)
     axes.set_xlim(low - room, high + room)

@@ -92,13 +92,18 @@ def standalone(element: str) -> str:
 
 def log_scale(axes: Any) -> None:
     """A logarithmic y axis with ticks in plain figures: powers would be set as mathematics, which is off."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_major_formatter(plain)
-    axes.yaxis.set_minor_formatter(plain if high < 10 * low else NullFormatter())  # else a power of ten is in sight
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    if high < 3 * low:
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+    elif high < 100 * low:  # hardly two powers of ten
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
+        axes.yaxis.set_minor_formatter(plain)
 
 
 def colour(index: int) -> str:

@@ -94,6 +94,8 @@ class AttentionModule(nn.Module):
         if context.angles is not None and self.mixer.position:
             q_BNTH = model.position.rotate(q_BNTH, context.angles)
             k_BKTH = model.position.rotate(k_BKTH, context.angles)
+        sow(self, context, "queries", q_BNTH)
+        sow(self, context, "keys", k_BKTH)
         k_BKSH, v_BKSH = k_BKTH, v_BKTH
         if state is not None:
             news = zip(state.stacked, (k_BKTH, v_BKTH), strict=True)

@@ -8,7 +8,6 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float, Int
 
 from txjax.ops.linear import linear
@@ -34,7 +33,7 @@ def run(
         x_BX, starts_B1, real_B1 = now
         if starts_B1 is not None:
             state = jax.tree.map(lambda s: jnp.where(starts_B1, 0.0, s), state)
-        after = checkpoint_name(step(state, x_BX), "state")
+        after = step(state, x_BX)
         if real_B1 is None:
             return after, output(after)
         kept = jax.tree.map(lambda new, old: jnp.where(real_B1, new, old), after, state)

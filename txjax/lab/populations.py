@@ -1,0 +1,155 @@
+"""Cells trained together: those of one program, with batches of one shape, as populations."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from txjax.config import Config
+from txjax.lab.cells import Cell, Result
+from txjax.schema import ConfigError
+from txjax.store import Run
+from txjax.train.group import Member
+from txjax.train.population import members_at_once, saved_names, train_population
+from txjax.train.run import last_parameters, new_batches
+
+if TYPE_CHECKING:
+    from txjax.lab.execution import Execution
+
+SAVE_EVERY = 500  # steps between checkpoints of a population
+
+
+@dataclass(frozen=True)
+class Populations:
+    """Trains cells of an execution in populations, each kept in populations/DIGEST beside the cells while it trains."""
+
+    execution: Execution
+
+    @property
+    def folder(self) -> Path:
+        return self.execution.folder.parent / "populations"
+
+    def train(self, waiting: Sequence[Cell]) -> list[Cell]:
+        """Train what can be trained together; returns the cells that are left to be trained alone.
+
+        Raises Stopped after a signal, with the population saved.
+        """
+        alone, alike = [], defaultdict(list)
+        for cell in waiting:
+            if self.is_alone(cell):
+                alone.append(cell)
+            else:
+                alike[self.key(cell)].append(cell)
+        for cells in alike.values():
+            for wave in self.waves(cells):
+                alone += wave if len(wave) == 1 else self.attempt(wave)
+        return alone
+
+    def is_alone(self, cell: Cell) -> bool:
+        """Whether the cell has got somewhere by itself, may end before the others, or needs devices of its own."""
+        config = cell.config
+        begun = (self.execution.folder / cell.id / "config.json").is_file() and Run.read(
+            self.execution.folder / cell.id
+        ).saved.latest() is not None
+        split = config.mesh.fsdp != 1 or config.mesh.tensor != 1
+        return begun or split or config.train.patience is not None or config.log.profile is not None
+
+    def key(self, cell: Cell) -> tuple[str, tuple[str, ...]]:
+        """Equal for cells that can be trained together: one step, one rhythm of logging, batches of one shape."""
+        data = self.execution.data(cell.config)
+        programs = self.execution.program(cell.config, data)
+        return rhythm(programs.config), data.train.fields
+
+    def waves(self, cells: list[Cell]) -> Iterator[list[Cell]]:
+        """First the populations that were cut short, then new ones of as many members as fit."""
+        for folder in self.folder.iterdir() if self.folder.is_dir() else ():
+            names = set(saved_names(folder))
+            begun = [cell for cell in cells if cell.id in names]
+            if len(begun) > 1:
+                cells = [cell for cell in cells if cell.id not in names]
+                yield begun
+        if cells:
+            data = self.execution.data(cells[0].config)
+            size = members_at_once(self.execution.program(cells[0].config, data)) or len(cells)
+            yield from (cells[start : start + size] for start in range(0, len(cells), size))
+
+    def attempt(self, wave: list[Cell]) -> list[Cell]:
+        """Train a wave; where it fails as a whole, its cells are left to be trained alone."""
+        from txjax.lab.execution import Stopped
+
+        self.execution.watcher.say(f"training    {len(wave)} cells at once")
+        try:
+            self.train_wave(wave)
+        except (ConfigError, Stopped):
+            raise
+        except Exception as error:
+            why = str(error).strip().splitlines() or [type(error).__name__]
+            self.execution.watcher.say(f"training    failed at once, so one after another: {why[0]}")
+            return self.execution.missing(wave)
+        return []
+
+    def train_wave(self, wave: list[Cell]) -> None:
+        from txjax.lab.execution import Stopped
+
+        execution, start = self.execution, time.perf_counter()
+        by_name = {cell.id: cell for cell in wave}
+        folder = self.of(wave)
+
+        def seconds() -> float:
+            return (time.perf_counter() - start) / len(wave)
+
+        def diverged(member: Member) -> None:
+            trivial = member.dataset.trivial_loss()
+            execution.keep(by_name[member.name], Result("diverged", 0, seconds(), trivial=trivial))
+
+        with contextlib.ExitStack() as stack:
+            members = [self.member(cell, stack) for cell in wave]
+            how = train_population(members, folder, save_every=SAVE_EVERY, stop=execution.stop, diverged=diverged)
+            if how == "signal":
+                raise Stopped
+            for member in members:
+                if Result.load(member.run.folder) is None:
+                    self.finish(by_name[member.name], member, seconds())
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def finish(self, cell: Cell, member: Member, seconds: float) -> None:
+        programs, data = member.programs, member.dataset
+        with programs.layout.scope():
+            figures = self.execution.figures(last_parameters(member.run, programs), programs, data)
+        steps = programs.config.train.steps
+        self.execution.keep(cell, Result("finished", steps, seconds, figures, data.trivial_loss()))
+
+    def member(self, cell: Cell, stack: contextlib.ExitStack) -> Member:
+        data = self.execution.data(cell.config)
+        programs = self.execution.program(cell.config, data)
+        batches = new_batches(programs.config, data)
+        folder = self.execution.folder / cell.id
+        run = stack.enter_context(Run.open(folder, programs.config, fingerprint=batches.fingerprint))
+        return Member(run, data, programs, batches)
+
+    def of(self, wave: Sequence[Cell]) -> Path:
+        """The folder of a wave: the one that it was cut short in, or one of its own."""
+        names = {cell.id for cell in wave}
+        for folder in self.folder.iterdir() if self.folder.is_dir() else ():
+            if names <= set(saved_names(folder)):
+                return folder
+        return self.folder / hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:10]
+
+
+def rhythm(config: Config) -> str:
+    """The config without what members of a population may differ in: traced numbers, the seed, and the data."""
+    return dataclasses.replace(
+        config,
+        model=config.model.structure,
+        optim=dataclasses.replace(config.optim, learning_rate=1.0, weight_decay=1.0),
+        train=dataclasses.replace(config.train, seed=0),
+        data=dataclasses.replace(Config().data, context=config.context),
+    ).digest()

@@ -31,8 +31,12 @@ bugs:  ## public bugs of codebases that do this job, each with the tests that gu
 	@scripts/setup dev $(PYTHON)
 	@$(BIN)/python scripts/bugs.py
 
+claims:  ## what is said about the Transformer, each with its tests, studies and verdicts
+	@scripts/setup dev $(PYTHON)
+	@$(BIN)/python scripts/claims.py
+
 clean:  ## remove .venv and caches; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help demo check test lint bench bugs clean
+.PHONY: help demo check test lint bench bugs claims clean

@@ -53,7 +53,7 @@ class TimedWatch(Watch):
 
     def evaluate(self, step: int, params: Any) -> Evaluation:
         self.end = time.perf_counter()
-        return Evaluation(0.0, 0)
+        return Evaluation(0.0, 0.0, 0)
 
     def sample(self, step: int, params: Any) -> None: ...
 

@@ -6,14 +6,15 @@ Prints every entry with its tests, or why it has none. Exits with 1 where an ent
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from marks import Mark, TableError, read_marks
 
 # What an entry must say besides, by its state.
 STATES = {
@@ -23,10 +24,6 @@ STATES = {
     "impossible": "reason",  # nothing here that it could happen to
 }
 REPORT = re.compile(r"[\w.-]+/[\w.-]+#\d+")
-
-
-class TableError(ValueError):
-    """docs/bugs.toml or a marker is malformed."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +45,6 @@ class Bug:
         return getattr(self, key) if key else None
 
 
-@dataclass(frozen=True)
-class Mark:
-    """One @pytest.mark.bug: the test that it stands on, and what it names."""
-
-    test: str
-    names: tuple[str, ...]
-
-
 def read_table(file: Path) -> list[Bug]:
     """The entries of docs/bugs.toml; TableError names the entry and the field that is wrong."""
     bugs = []
@@ -73,32 +62,6 @@ def read_table(file: Path) -> list[Bug]:
     if twice := [name for name, n in Counter(bug.id for bug in bugs).items() if n > 1]:
         raise TableError(f"id {twice[0]} is taken twice")
     return bugs
-
-
-def read_marks(root: Path) -> list[Mark]:
-    """Every mark under root/tests."""
-    files = sorted((root / "tests").rglob("test_*.py"))
-    return [
-        mark
-        for file in files
-        for mark in marks_below(ast.parse(file.read_text(encoding="utf-8")), file.relative_to(root).as_posix())
-    ]
-
-
-def marks_below(node: ast.AST, name: str) -> Iterator[Mark]:
-    """The marks inside a node. One within a function or class (a decorator, say) is its own; else the file's."""
-    for child in ast.iter_child_nodes(node):
-        named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        within = f"{name}::{child.name}" if named else name
-        if isinstance(child, ast.Call) and ast.unparse(child.func).endswith("mark.bug"):
-            yield Mark(within, tuple(literal(argument, within) for argument in child.args))
-        yield from marks_below(child, within)
-
-
-def literal(argument: ast.expr, test: str) -> str:
-    if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-        return argument.value
-    raise TableError(f"{test}: write out the report that the bug marker names, got {ast.unparse(argument)}")
 
 
 def match(bugs: Iterable[Bug], marks: Iterable[Mark]) -> tuple[dict[str, list[str]], list[str]]:
@@ -138,7 +101,7 @@ def unmet(bug: Bug, tests: list[str], root: Path) -> str | None:
 def main(root: Path) -> int:
     try:
         bugs = read_table(root / "docs" / "bugs.toml")
-        tests, wrong = match(bugs, read_marks(root))
+        tests, wrong = match(bugs, read_marks(root, "bug"))
     except TableError as error:
         print(error, file=sys.stderr)
         return 1

@@ -11,6 +11,8 @@ from txjax.lab import Prediction, Study, difference, final
 from txjax.lab.execution import Trained
 from txjax.models import presets
 
+run_causally_loss = final("probe/causal_loss")
+
 
 def get_study() -> Study:
     return Study(
@@ -28,7 +30,7 @@ def get_study() -> Study:
         probe=run_causally,
         predictions=[
             Prediction("cheats", difference(True, False), claim="C68"),
-            Prediction("useless without a future", difference(False, True), metric=final("probe/causal_loss"), claim="C68"),
+            Prediction("useless without a future", difference(False, True), metric=run_causally_loss, claim="C68"),
         ],
     )
 

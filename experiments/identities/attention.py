@@ -166,7 +166,9 @@ def spread_of_scores(std: float) -> float:
     return float(probe.score_variance(x @ w_q, y @ w_k) / 8) ** 0.5
 
 
-@wrong("E32", "products at d_k = 512 are in the hundreds: over half of 20,000 are above 100", 0.4, "their deviation is 23")
+@wrong(
+    "E32", "products at d_k = 512 are in the hundreds: over half of 20,000 are above 100", 0.4, "their deviation is 23"
+)
 def size_of_products() -> float:
     products = probe.scores(normal(PAIRS, 1, 1, 512), normal(PAIRS, 1, 1, 512, seed=1))
     return 0.5 - float((jnp.abs(products) > 100).mean())

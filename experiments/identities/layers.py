@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from small import FLOAT32, TOKENS, VOCAB, decoder, logits, normal, off, parameters
+from small import FLOAT32, TOKENS, VOCAB, decoder, logits, normal, off, parameters, quick
 
 from txjax import probe
 from txjax.batch import Batch
@@ -22,7 +22,7 @@ NAMES = ("embedded", "residual", "mixer_output", "feedforward_output")
 
 def captures(**changes: Any) -> Any:
     model = decoder(**changes)
-    return jax.jit(lambda p: model.apply(p, Batch(tokens=TOKENS), capture=NAMES).captured)(parameters(model))
+    return quick(lambda p: model.apply(p, Batch(tokens=TOKENS), capture=NAMES).captured)(parameters(model))
 
 
 def trunk_against_sum(placement: str) -> float:
@@ -36,7 +36,7 @@ def pre_norm_trunk() -> float:
     return trunk_against_sum("pre")
 
 
-@wrong("C21", "the same post-norm, as in the original Transformer", 0.1, "each norm rescales the trunk")
+@wrong("E19", "the same post-norm, as in the original Transformer", 0.1, "each norm rescales the trunk")
 def post_norm_trunk() -> float:
     return trunk_against_sum("post")
 
@@ -51,7 +51,7 @@ def jacobian_less_identity(placement: str) -> float:
         seen = model.apply({**params, "embedding": {"w": table_VD}}, token, capture=NAMES, unembed=False).captured
         return tuple(probe.captured(seen, name)[0][0, 0] for name in ("residual", "feedforward_output"))
 
-    whole, f = jax.jit(jax.jacrev(outputs))(normal(D, seed=3))
+    whole, f = quick(jax.jacrev(outputs))(normal(D, seed=3))
     return off(whole, jnp.eye(D) + f)
 
 
@@ -65,7 +65,9 @@ def post_norm_jacobian() -> float:
     return jacobian_less_identity("post")
 
 
-@identity("C22", "LayerNorm gives each token mean 0 and variance 1 before gain and bias", 1e-5, "float32, and eps = 1e-7")
+@identity(
+    "C22", "LayerNorm gives each token mean 0 and variance 1 before gain and bias", 1e-5, "float32, and eps = 1e-7"
+)
 def normed_moments() -> float:
     y = np.asarray(layer_norm(X, jnp.ones(D), jnp.zeros(D), eps=EPS), np.float64)
     return float(max(np.abs(y.mean(-1)).max(), np.abs(y.var(-1) - 1).max()))
@@ -78,7 +80,9 @@ def norm_does_not_see() -> float:
     return max(off(layer_norm(7 * X + 3, GAIN, BIAS, eps=EPS), y), off(alone, y[1:, 2:]))
 
 
-@identity("C23", "RMSNorm is LayerNorm where the mean is 0, and does not see the scale", 1e-5, "float32, and eps = 1e-7")
+@identity(
+    "C23", "RMSNorm is LayerNorm where the mean is 0, and does not see the scale", 1e-5, "float32, and eps = 1e-7"
+)
 def rms_without_mean() -> float:
     centred = X - X.mean(-1, keepdims=True)
     same = off(rms_norm(centred, GAIN, eps=EPS), layer_norm(centred, GAIN, None, eps=EPS))
@@ -112,7 +116,9 @@ def feed_forward_is_by_position() -> float:
         return max(off(feed_forward(x[order], w_in, w_out), whole[order]), off(rows, whole))
 
 
-@identity("C54", "FFN(x) = sum_i act(k_i x) v_i: keys are the columns of W_in, values the rows of W_out", 1e-12, "float64")
+@identity(
+    "C54", "FFN(x) = sum_i act(k_i x) v_i: keys are the columns of W_in, values the rows of W_out", 1e-12, "float64"
+)
 def feed_forward_is_a_memory() -> float:
     with jax.enable_x64(True):
         random = np.random.default_rng(0)

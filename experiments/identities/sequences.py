@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from small import FLOAT32, LENGTH, TOKENS, decoder, logits, off, parameters
+from small import FLOAT32, LENGTH, TOKENS, decoder, logits, off, parameters, quick
 
 from txjax.batch import Batch
 from txjax.config import Attention
@@ -23,33 +23,34 @@ from txjax.nn.mixers.attention import SelfAttention
 CACHED = {
     "sinusoidal": {"position": "sinusoidal"},
     "learned": {"position": "learned"},
-    "rope": {"position": "rope"},
-    "alibi": {"position": "alibi"},
-    "window": {"mixer": SelfAttention(window=3)},
-    "grouped heads": {"attention": Attention(num_heads=4, num_kv_heads=2)},
+    "rotary in a window": {"position": "rope", "mixer": SelfAttention(window=3)},
+    "ALiBi with grouped heads": {"position": "alibi", "attention": Attention(num_heads=4, num_kv_heads=2)},
 }
 
 
-@identity("C14", "logits of one teacher-forced pass are those of each prefix alone", 1e-5, FLOAT32)
+@identity("C14", "logits of one teacher-forced pass are those of prefixes of 1, 2 and 7 tokens alone", 1e-5, FLOAT32)
 def one_pass_is_all_prefixes() -> float:
     model = decoder()
     whole = logits(model, Batch(tokens=TOKENS))[0]
-    return max(off(logits(model, Batch(tokens=TOKENS[:, : i + 1]))[0, i], whole[i]) for i in range(LENGTH))
+    return max(off(logits(model, Batch(tokens=TOKENS[:, : i + 1]))[0, i], whole[i]) for i in (0, 1, 6))
 
 
 @identity("E9", "a recurrent net is teacher-forced as well: one pass gives all prefixes", 1e-5, FLOAT32)
 def one_pass_of_a_recurrent_net() -> float:
     model = decoder(mixer="lstm", position="none")
     whole = logits(model, Batch(tokens=TOKENS))[0]
-    return max(off(logits(model, Batch(tokens=TOKENS[:, : i + 1]))[0, i], whole[i]) for i in (0, 5, LENGTH - 1))
+    return max(off(logits(model, Batch(tokens=TOKENS[:, : i + 1]))[0, i], whole[i]) for i in (0, 6))
 
 
 def decoded(model: Decoder) -> jax.Array:
     """Logits of a text that is read a token at a time, (T, V)."""
-    params = parameters(model)
-    first, cache = model.prefill(params, Batch(tokens=TOKENS[:, :1]), cache_len=LENGTH)
-    _, rest = jax.lax.scan(lambda c, t: model.step(params, t[None], c)[::-1], cache, TOKENS[0, 1:])
-    return jnp.concatenate([first, rest[:, 0]])
+
+    def read(params: Any) -> jax.Array:
+        first, cache = model.prefill(params, Batch(tokens=TOKENS[:, :1]), cache_len=LENGTH)
+        _, rest = jax.lax.scan(lambda c, t: model.step(params, t[None], c)[::-1], cache, TOKENS[0, 1:])
+        return jnp.concatenate([first, rest[:, 0]])
+
+    return quick(read)(parameters(model))
 
 
 @identity("C15", f"decoding with a cache has the logits of the full pass: {', '.join(CACHED)}", 1e-5, FLOAT32)
@@ -95,7 +96,7 @@ def blocks_are_apart() -> float:
         changed = {**params, "embedding": {"w": table_VD}}
         return jnp.square(model.apply(changed, Batch(tokens=rows)).logits[1]).sum()
 
-    reach_VD = jax.jit(jax.grad(second))(params["embedding"]["w"])
+    reach_VD = quick(jax.grad(second))(params["embedding"]["w"])
     assert float(jnp.abs(reach_VD[rows[1]]).max()) > 0
     return float(jnp.abs(reach_VD[rows[0]]).max())
 
@@ -110,7 +111,8 @@ def text() -> Documents:
 
 def split_spans(length: int) -> int:
     """Spans of a text that lie whole in no window."""
-    starts = np.array([row["tokens"][0] for row in map(Window(stride=STRIDE).chunk(text(), W, "train").__getitem__, range(30))])
+    windows = Window(stride=STRIDE).chunk(text(), W, "train")
+    starts = np.array([windows[i]["tokens"][0] for i in range(len(windows))])
     firsts = np.arange(int(starts.max()) + W - length + 1)
     inside = (starts[:, None] <= firsts) & (firsts + length <= starts[:, None] + W)
     return int((~inside.any(0)).sum())
@@ -139,10 +141,6 @@ def truncation() -> float:
     kept = [row["tokens"][row["segments"] > 0] for row in (cut[0], cut[1])]
     want = [np.arange(12), np.arange(20, 28)]  # of the second, the last token is only ever predicted
     return max(float(np.abs(k - w).max()) if len(k) == len(w) else 1.0 for k, w in zip(kept, want, strict=True))
-
-
-def program(model: Decoder, batch: Batch) -> Any:
-    return jax.make_jaxpr(lambda params: model.apply(params, batch).logits)(parameters(model)).jaxpr
 
 
 @identity("C17", "padding behind a text changes nothing of it", 1e-5, FLOAT32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -15,6 +15,9 @@ from txjax.models import Decoder
 from txjax.nn.initialisations import FanIn
 from txjax.ops.positions import Rope
 
+# jax.jit without the optimisations that cost most of a small program's time to compile
+quick = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
 FLOAT32 = "float32 keeps 6e-8 of a number, and errors of two layers add up"
 LENGTH, VOCAB = 12, 16
 TOKENS = jnp.asarray(np.random.default_rng(0).permutation(VOCAB)[:LENGTH])[None]
@@ -26,17 +29,18 @@ def normal(*shape: int, seed: int = 0) -> jax.Array:
 
 def decoder(**changes: Any) -> Decoder:
     """Two layers of width 16 with two heads, and rotary positions, unless something is changed."""
-    fields: dict[str, Any] = {"attention": Attention(num_heads=2), "position": Rope(), "init": FanIn()}
-    return Decoder(Model(width=16, num_layers=2, vocab_size=VOCAB, context=2 * LENGTH, **fields | changes))
+    sizes: dict[str, Any] = {"width": 16, "num_layers": 2, "vocab_size": VOCAB, "context": 2 * LENGTH}
+    kinds: dict[str, Any] = {"attention": Attention(num_heads=2), "position": Rope(), "init": FanIn(), "remat": "none"}
+    return Decoder(Model(**sizes | kinds | changes))
 
 
 @cache
 def parameters(model: Decoder) -> Any:
-    return jax.jit(model.init)(jax.random.key(0))
+    return quick(model.init)(jax.random.key(0))
 
 
 def logits(model: Decoder, batch: Batch) -> jax.Array:
-    return jax.jit(lambda params, batch: model.apply(params, batch).logits)(parameters(model), batch)
+    return quick(lambda params, batch: model.apply(params, batch).logits)(parameters(model), batch)
 
 
 def off(got: Any, want: Any) -> float:

@@ -56,6 +56,7 @@ def with_windows(model: Model, window: int | None) -> Model:
 
 
 @every_variant
+@pytest.mark.claim("C14")
 def test_a_prefix_has_the_logits_of_its_part_of_the_whole(variant: Variant):
     if not variant.model.causal:
         pytest.skip("later tokens are seen")
@@ -96,6 +97,7 @@ def test_every_implementation_of_attention_is_the_plain_one(variant: Variant):
 
 @every_variant
 @pytest.mark.bug("huggingface/transformers#46634")
+@pytest.mark.claim("C17")
 def test_documents_packed_into_a_row_do_not_see_each_other(variant: Variant):
     parts = [(0, 3), (1, 5)]  # row and length
     packed = Batch(

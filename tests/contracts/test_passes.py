@@ -30,6 +30,7 @@ def skip_unless(condition: bool, why: str) -> None:
 
 
 @pytest.mark.bug("google/flax#5591")
+@pytest.mark.claim("C04")
 def test_no_position_sees_a_later_one(variant: Variant):
     """d logits_i / d embedding_j is exactly 0 for j > i, and not for j = i - 1: row i of the batch asks about i."""
     model, params = variant.model, parameters(variant.model)
@@ -53,6 +54,7 @@ def test_no_position_sees_a_later_one(variant: Variant):
 @pytest.mark.bug("google/flax#5591", "T007")
 @pytest.mark.bug("huggingface/transformers#3021", "T013")
 @pytest.mark.bug("ml-explore/mlx-lm#1491", "T106", "T143")
+@pytest.mark.claim("C15")
 def test_cached_decoding_has_the_logits_of_the_full_pass(variant: Variant):
     """Prompts of 3 and 5 tokens in one batch, then two tokens more in each row."""
     model, params = variant.model, parameters(variant.model)
@@ -72,6 +74,7 @@ def test_cached_decoding_has_the_logits_of_the_full_pass(variant: Variant):
     assert jax.tree.map(lambda leaf: leaf.dtype, cache.states) == jax.tree.map(lambda leaf: leaf.dtype, empty.states)
 
 
+@pytest.mark.claim("C05", "E12")
 def test_without_mask_and_positions_permuted_tokens_give_permuted_logits(variant: Variant):
     mixers = [variant.model.mixer_of(layer) for layer in variant.model.layers]
     skip_unless(not any(mixer.ordered for mixer in mixers), "its mixer is about order")

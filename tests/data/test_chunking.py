@@ -163,6 +163,7 @@ def test_a_window_counts_its_overlap_once_in_validation_and_always_in_training()
     assert all(train[i]["weights"].all() for i in range(3))
 
 
+@pytest.mark.claim("C19")
 def test_a_window_gives_each_prediction_the_context_it_promises():
     sequences = Window(stride=3).chunk(numbered([100]), 16, "validation")
     for i in range(1, len(sequences)):
@@ -177,6 +178,7 @@ def test_a_stride_that_leaves_out_tokens_is_refused():
 
 
 @pytest.mark.bug("facebookresearch/lingua#46", "T094")
+@pytest.mark.claim("C20")
 def test_truncate_scores_what_it_kept_and_says_what_it_dropped(caplog: pytest.LogCaptureFixture):
     sequences = Truncate().chunk(numbered([12, 3, 1]), 4, "validation")
     assert scored(sequences) == [(0, 1), (1, 2), (2, 3), (3, 4), (12, 13), (13, 14)]

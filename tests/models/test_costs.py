@@ -44,6 +44,7 @@ def test_the_longest_chain_of_hand_written_programs():
         depth(lambda x: jax.lax.while_loop(lambda c: c < 9, jnp.sin, x))
 
 
+@pytest.mark.claim("C27", "E10")
 def test_the_depth_of_layers_grows_as_published():
     """Vaswani et al. 2017, table 1: by a constant a token where recurrent, not at all for attention and a convolution;
     of a parallel prefix by a constant each time that the length doubles.

@@ -38,6 +38,7 @@ def test_every_preset_has_its_count_here():
 
 
 @pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.claim("C29", "E2", "E3")
 def test_it_has_as_many_parameters_as_the_published_model(name: str):
     assert count_parameters(build(presets.named(name)).shapes()) == COUNTS[name]
 

@@ -73,6 +73,7 @@ def test_generation_has_no_end_where_no_state_grows_with_the_text():
 
 
 @every_kind
+@pytest.mark.claim("C65")
 def test_its_state_has_one_size_at_every_length(kind: type[Mixer]):
     config = Config(model=Model(mixer=kind(), position=NoPosition(), **SIZES))
     found = costs.memory(Decoder(config.model), config)

@@ -97,6 +97,7 @@ def test_grouped_heads_are_heads_repeated_not_tiled(implementation: str):
     assert np.abs(grouped - tiled).max() > 0.1
 
 
+@pytest.mark.claim("C03", "C04")
 def test_weights_are_rows_that_sum_to_one_and_columns_that_need_not():
     _, weights = attention(q, k, v, scale=H**-0.5, mask=Causal())
     want = attend(q, k, v, scale=H**-0.5, visible=TRIANGLE)[1]
@@ -118,6 +119,7 @@ def test_a_traced_scale_is_a_constant_one_and_none_is_one(implementation: str):
         np.testing.assert_allclose(traced(jnp.float32(scale)), want, atol=2e-6)
 
 
+@pytest.mark.claim("C01", "C02")
 def test_the_scores_variance_is_the_head_width_and_the_scale_takes_it_out():
     sharpest, even = [], []
     for width in (16, 256):
@@ -193,6 +195,7 @@ def test_the_rows_of_a_mask_array_are_the_queries_of_the_call(implementation: st
 
 @pytest.mark.bug("pytorch/pytorch#41508", "pytorch/pytorch#42323", "pytorch/pytorch#189045", "pytorch/pytorch#196170")
 @pytest.mark.parametrize("implementation", CPU)
+@pytest.mark.claim("C03")
 def test_a_query_without_keys_gives_zeros_and_leaves_all_gradients_as_they_were(implementation: str):
     length = 4
     x, w = arrays((2, length, H), (3, H, H), seed=2)
@@ -338,6 +341,7 @@ def test_the_schema_offers_the_implementations_that_there_are():
 # Identities
 
 
+@pytest.mark.claim("C05", "E12")
 def test_attention_is_permutation_equivariant_without_a_mask_and_not_with_a_causal_one():
     order = np.random.default_rng(5).permutation(T)
     for mask, equivariant in ((None, True), (Causal(), False)):
@@ -346,6 +350,7 @@ def test_attention_is_permutation_equivariant_without_a_mask_and_not_with_a_caus
         assert np.allclose(straight[:, :, order], shuffled, atol=1e-6) is equivariant
 
 
+@pytest.mark.claim("C04")
 def test_no_output_depends_on_a_later_token():
     def out(x: jax.Array) -> jax.Array:
         return attention(x, x, x, scale=0.5, mask=Causal())[0][0, 0]
@@ -354,6 +359,7 @@ def test_no_output_depends_on_a_later_token():
     assert (jacobian[np.triu_indices(T, 1)] == 0).all() and (jacobian[np.tril_indices(T)] > 0).all()
 
 
+@pytest.mark.claim("C13")
 def test_scores_see_queries_and_keys_through_their_product_alone():
     x, w_q, w_k, m = arrays((1, 1, T, H), (H, H), (H, H), (H, H), seed=6)
     m = m + 3 * jnp.eye(H)  # far from singular

@@ -73,6 +73,7 @@ def test_gradients_under_vmap_over_inputs_and_parameters(name: str):
         np.testing.assert_allclose(one, other, atol=2e-5 * float(jnp.abs(other).max()))
 
 
+@pytest.mark.claim("C22")
 def test_layer_norm_centres_and_scales_each_token_alone():
     y = np.asarray(layer_norm(x, jnp.ones(D), jnp.zeros(D), eps=1e-5))
     np.testing.assert_allclose(y, layer_norm_by_hand(np.asarray(x, np.float64), 1, 0), atol=2e-6)
@@ -81,6 +82,7 @@ def test_layer_norm_centres_and_scales_each_token_alone():
     np.testing.assert_allclose(layer_norm(x[1:, 2:], gain, bias, eps=1e-5), layer_norm(x, gain, bias, eps=1e-5)[1:, 2:])
 
 
+@pytest.mark.claim("C22", "C23")
 def test_what_each_norm_does_not_see():
     eps = 1e-7
     np.testing.assert_allclose(

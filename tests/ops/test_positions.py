@@ -59,6 +59,7 @@ def test_sine_and_cosine_of_a_pair_turn_together():
     np.testing.assert_allclose(frequency, 10_000.0 ** (-np.arange(32) / 32), rtol=1e-4)
 
 
+@pytest.mark.claim("C06", "C07")
 def test_an_offset_is_one_rotation_and_one_inner_product_wherever_it_starts():
     width, k = 128, 37
     code = np.asarray(sinusoidal_code(jnp.arange(600), width, base=10_000.0), np.float64)
@@ -73,6 +74,7 @@ def test_an_offset_is_one_rotation_and_one_inner_product_wherever_it_starts():
     np.testing.assert_allclose((code**2).sum(1), width / 2, rtol=1e-6)
 
 
+@pytest.mark.claim("C08")
 def test_every_position_has_a_code_of_its_own():
     code = np.asarray(sinusoidal_code(jnp.arange(20_000), 64, base=10_000.0))
     assert len(np.unique(code, axis=0)) == 20_000

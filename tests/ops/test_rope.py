@@ -52,6 +52,7 @@ def test_rotation_in_both_layouts_of_pairs(pairs: Any):
 
 @pytest.mark.bug("vllm-project/vllm-metal#44")
 @pytest.mark.parametrize("pairs", PAIRS)
+@pytest.mark.claim("C10")
 def test_scores_depend_on_the_difference_of_positions_alone(pairs: Any):
     rope = Rope(pairs=pairs)
     query, key = x[:1, :1, :1], x[1:, :1, :1]

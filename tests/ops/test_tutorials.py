@@ -36,6 +36,7 @@ def heads(x: Any) -> jax.Array:
 WORDS = np.array([[1, 0, 1, 0], [0, 2, 0, 2], [1, 1, 1, 1]], np.float64)
 
 
+@pytest.mark.claim("C25", "E1")
 def test_the_worked_example_has_its_published_weights_and_outputs_at_full_precision():
     out, weights = attention(*[heads(WORDS)] * 3, scale=4**-0.5)
     e = math.exp
@@ -50,6 +51,7 @@ def test_the_worked_example_has_its_published_weights_and_outputs_at_full_precis
     np.testing.assert_allclose(out[0, 0], np.tile(first_two, 2), atol=6e-6)
 
 
+@pytest.mark.claim("C26")
 def test_orthogonal_words_score_zero_and_share_the_weight():
     words = heads([[1, 0, 1], [0, 2, 0]])
     _, weights = attention(words[:, :, :1], words[:, :, 1:], words[:, :, 1:], scale=3**-0.5)
@@ -78,6 +80,7 @@ def test_self_attention(causal: bool):
     assert not causal or (np.asarray(ours[0, 0])[np.triu_indices(4, 1)] == 0).all()
 
 
+@pytest.mark.claim("E8")
 def test_projections_start_small_enough_for_scores_of_variance_one():
     # the tutorial draws them from N(0, 1): scores of width 8 then have a standard deviation of 8, not 1
     decoder = Decoder(Model(width=64, num_layers=2, vocab_size=4, context=4, init=FanIn()))
@@ -99,6 +102,7 @@ def code(position: int, width: int) -> np.ndarray:
     return v
 
 
+@pytest.mark.claim("C09")
 def test_sinusoidal_code():
     ours = sinusoidal_code(jnp.arange(100), 64, base=10_000.0)
     # an angle of up to 100 in float32

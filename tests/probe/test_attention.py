@@ -64,8 +64,14 @@ def test_without_the_scale_the_softmax_saturates_as_heads_grow_and_with_it_never
 
 
 MODEL = Model(
-    width=64, num_layers=3, vocab_size=32, context=8, attention=Attention(num_heads=1), position=NoPosition(), init=FanIn()
-)  # fmt: skip
+    width=64,
+    num_layers=3,
+    vocab_size=32,
+    context=8,
+    attention=Attention(num_heads=1),
+    position=NoPosition(),
+    init=FanIn(),
+)
 
 
 def test_captured_queries_and_keys_have_the_variance_of_their_law():

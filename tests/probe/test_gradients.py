@@ -17,8 +17,14 @@ from txjax.nn.initialisations import FanIn
 from txjax.ops.losses import cross_entropy
 
 MODEL = Model(
-    width=8, num_layers=4, vocab_size=9, context=6, attention=Attention(num_heads=2), init=FanIn(), position=NoPosition()
-)  # fmt: skip
+    width=8,
+    num_layers=4,
+    vocab_size=9,
+    context=6,
+    attention=Attention(num_heads=2),
+    init=FanIn(),
+    position=NoPosition(),
+)
 BATCH = Batch(tokens=jnp.arange(6)[None], targets=jnp.array([[3, 1, 4, 1, 5, 2]]))
 
 

@@ -32,6 +32,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--anyway", action="store_true", help="run it however long it takes")
     parser.add_argument("--retry", action="store_true", help="run failed cells again")
     parser.add_argument(
+        "--execution",
+        choices=("auto", "sequential", "population"),
+        default="auto",
+        help="cells of one program one after another, or trained at once; auto: at once on accelerators",
+    )
+    parser.add_argument(
         "--publish", action="store_true", help="put results and report.md into experiments/NAME/results"
     )
 
@@ -51,7 +57,7 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     name = options.study.stem if options.study.suffix == ".py" else options.study.resolve().name
     workdir = options.workdir or Path("runs", "studies", f"{name}-{options.tier}")
     published = report.published_in(options.study, options.tier) if options.publish else None
-    how = Options(options.tier, options.seeds, options.explore, options.anyway, options.retry)
+    how = Options(options.tier, options.seeds, options.explore, options.anyway, options.retry, options.execution)
     with Screen() as screen, graceful_stop() as stop:
         try:
             outcome = ablate(options.study, workdir, how, screen, stop)

@@ -166,10 +166,11 @@ class Model(Section):
 
     @property
     def structure(self) -> Model:
-        """The model without the numbers that are traced: equal for models of one program and one parameter tree."""
+        """The model without what is traced, or known from a batch: equal where program and parameter tree are."""
         scale = "folded" if self.attention.scale == "folded" else "rsqrt"  # another law of the initial weights
         dropout = 0.5 if self.dropout > 0 else 0.0
-        return replace(self, attention=replace(self.attention, scale=scale), dropout=dropout)
+        context = self.context if self.position.bounded else 1
+        return replace(self, attention=replace(self.attention, scale=scale), dropout=dropout, context=context)
 
     @property
     def head_dim(self) -> int:

@@ -13,11 +13,11 @@ from txjax.lab import boards, report, tuning
 from txjax.lab.arms import Arm, base_config, resolve
 from txjax.lab.cells import Cell, report_cells, table_of, tuning_cells
 from txjax.lab.costcard import CostCard, arms_with_costs, predicted_minutes
-from txjax.lab.execution import Execution, Silent, Watcher
+from txjax.lab.execution import Execution, Silent, Watcher, Way
 from txjax.lab.launch import launch, shuffled
 from txjax.lab.ledger import Ledger, registered_seeds
 from txjax.lab.readouts import refuse_unlogged
-from txjax.lab.study import Study, Tier
+from txjax.lab.study import TRIAL_SEEDS, Study, Tier
 from txjax.lab.table import Table
 from txjax.lab.verdicts import Terms, Verdict, verdicts
 from txjax.schema import ConfigError, nearest
@@ -49,7 +49,7 @@ class Outcome:
 @dataclass(frozen=True)
 class Options:
     """seeds: instead of the tier's. explore: register nothing, judge nothing. anyway: however long it takes.
-    retry: run failed cells again.
+    retry: run failed cells again. execution: one cell after another, or as populations.
     """
 
     tier: Tier = "cpu"
@@ -57,6 +57,7 @@ class Options:
     explore: bool = False
     anyway: bool = False
     retry: bool = False
+    execution: Way = "auto"
 
 
 def load_study(folder: Path) -> Study:
@@ -65,7 +66,9 @@ def load_study(folder: Path) -> Study:
     if not path.is_file():
         beside = [p.name for p in folder.parent.iterdir()] if folder.parent.is_dir() else []
         raise ConfigError(f"there is no study {str(path)!r}{nearest(folder.name, beside)}")
-    sys.path.insert(0, str(path.resolve().parent))  # a study may import its neighbours
+    sys.path.insert(0, str(path.resolve().parent))  # a study may import its neighbours, and not another's of their names
+    for neighbour in path.resolve().parent.glob("*.py"):
+        sys.modules.pop(neighbour.stem, None)
     name = f"{path.resolve().parent.name}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -99,12 +102,14 @@ def _ablate(study: Study, file: Path, workdir: Path, options: Options, watcher: 
     base = base_config(study, folder, options.tier)
     cells = workdir / "cells"
     launcher = (lambda seed: launch(file, options.tier, workdir, seed)) if study.launches else None
-    execution = Execution(study, cells, watcher, stop, options.retry, launcher)
+    execution = Execution(study, cells, watcher, stop, options.retry, launcher, options.execution)
     arms = resolve(study, base, execution.with_vocab)
-    seeds = options.seeds or study.seeds_of(options.tier)
+    count = options.seeds or study.seeds_of(options.tier)
+    first = TRIAL_SEEDS if options.explore or options.tier == "smoke" else 0
+    seeds = range(first, first + count)
     registered = registered_seeds(workdir)
-    extended = study.looks == 2 and registered is not None and seeds == 2 * registered  # as was planned
-    budget = {"seeds": registered if extended else seeds, "tier": options.tier, "base": base.digest()}
+    extended = study.looks == 2 and registered is not None and count == 2 * registered  # as was planned
+    budget = {"seeds": registered if extended else count, "tier": options.tier, "base": base.digest()}
     registration = study.registration(budget)
     name = folder.name if file.suffix != ".py" or file.name == FILE else file.stem
     ledger = Ledger.open(workdir, {"name": name, "question": study.question}, registration, options.explore)
@@ -118,9 +123,9 @@ def _ablate(study: Study, file: Path, workdir: Path, options: Options, watcher: 
     chosen = [choice.tuned for choice in choices] or [{} for _ in arms]
     reported = report_cells(arms, chosen, seeds)
     execution.run(reported, "report")
-    ledger.look(seeds)
+    ledger.look(count)
     table = table_of([*tuned, *reported], execution.folder, study.metrics, facts_of(card))
-    scope = scope_of(base, options.tier, seeds, bool(study.tuned))
+    scope = scope_of(base, options.tier, bool(study.tuned))
     judged = verdicts(table, study.predictions, study.metric, options.tier, terms_of(study, seeds, choices, ledger))
     outcome = Outcome(
         study, name, options.tier, workdir, tuple(arms), card, table, tuple(choices), tuple(judged), scope, ledger
@@ -134,11 +139,11 @@ def measure_launch(file: Path, workdir: Path, tier: Tier, seed: int) -> None:
     """What the process of one launch does: measure the cells of its seed, all arms, and nothing else."""
     study = load_study(file)
     arms = resolve(study, base_config(study, file.parent if file.suffix == ".py" else file, tier))
-    mine = [cell for cell in report_cells(arms, [{}] * len(arms), seed + 1) if cell.seed == seed]
+    mine = report_cells(arms, [{}] * len(arms), [seed])
     Execution(study, workdir / "cells", Silent(), Stop()).run(shuffled(mine, seed), "launch")
 
 
-def cost_card(study: Study, arms: Sequence[Arm], planned: Sequence[Cell], seeds: int, execution: Execution) -> CostCard:
+def cost_card(study: Study, arms: Sequence[Arm], planned: Sequence[Cell], seeds: Sequence[int], execution: Execution) -> CostCard:
     """Prices every cell by a few steps of its program; the report's cells at the first values of what is tuned."""
     first = {path: values[0] for path, values in study.tuned.items()}
     cells = [*planned, *report_cells(arms, [first] * len(arms), seeds)]
@@ -171,9 +176,9 @@ def tune(
         cells = tuning_cells(study, arms, tried)
 
 
-def terms_of(study: Study, seeds: int, choices: Sequence[tuning.Choice], ledger: Ledger) -> Terms:
+def terms_of(study: Study, seeds: Sequence[int], choices: Sequence[tuning.Choice], ledger: Ledger) -> Terms:
     return Terms(
-        seeds=range(seeds),
+        seeds=seeds,
         looks=study.looks,
         unsettled=tuning.unsettled(choices),
         exploratory=ledger.exploratory or "",
@@ -186,7 +191,7 @@ def facts_of(card: CostCard) -> dict[str, dict[str, Any]]:
     }
 
 
-def scope_of(base: Any, tier: Tier, seeds: int, tuned: bool) -> str:
+def scope_of(base: Any, tier: Tier, tuned: bool) -> str:
     """Over what the verdict speaks: the model, the data, the length of training."""
     model, data = base.model, base.data
     source = getattr(data.source, "name", data.source.kind)

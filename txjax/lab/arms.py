@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -103,23 +104,35 @@ def _of_tokenizer(path: str, allowed: set[str]) -> bool:
 
 
 def costs(config: Config) -> Costs:
-    model, train = build(config.model), config.train
-    tokens = train.steps * train.batch_size * config.context
-    flops = train_flops_per_token(model, config.context) * tokens
-    return Costs(count_parameters(model.shapes()), flops, tokens)
+    return Costs(parameters(config), flops(config), tokens(config))
+
+
+def parameters(config: Config) -> int:
+    return count_parameters(build(config.model).shapes())
+
+
+def flops(config: Config) -> float:
+    return train_flops_per_token(build(config.model), config.context) * tokens(config)
+
+
+def tokens(config: Config) -> int:
+    return config.train.steps * config.train.batch_size * config.context
 
 
 def match(arm: Arm, reference: Arm, matched: Matched) -> Arm:
     """The arm with the knob at the value that brings it nearest to the reference; monotone knobs only."""
 
+    measure = {"parameters": parameters, "flops": flops}[matched.equal]
+
+    @cache
     def cost(value: int) -> float | None:
         try:
             config = with_values(arm.config, {matched.by: value})
         except ConfigError:
             return None  # not a value that the model can have
-        return float(getattr(costs(config), matched.equal))
+        return float(measure(config))
 
-    target = float(getattr(costs(reference.config), matched.equal))
+    target = float(measure(reference.config))
     start = flatten(arm.config).get(matched.by)
     if not isinstance(start, int):
         raise ConfigError(f"matched: {matched.by} must be a whole number of the config, got {start!r}")
@@ -151,9 +164,12 @@ def nearest_value(cost: Callable[[int], float | None], target: float, start: int
             high = middle
         else:
             low = middle
-    near = [n for n in range(max(1, low - 8), high + 9) if cost(n * multiple) is not None]
-    best = min(near or [high], key=lambda n: (abs((cost(n * multiple) or 0.0) - target), n))
-    return best * multiple
+    # some values are none that the model can have: the nearest ones on both sides that are
+    below = next((n for n in range(high, max(0, high - 64), -1) if cost(n * multiple) is not None), None)
+    above = next((n for n in range(high + 1, high + 65) if cost(n * multiple) is not None), None)
+    beneath = None if below is None else next((n for n in range(below - 1, 0, -1) if cost(n * multiple)), None)
+    near = [n for n in (beneath, below, above) if n is not None]
+    return multiple * min(near or [high], key=lambda n: (abs((cost(n * multiple) or 0.0) - target), n))
 
 
 def _valid(cost: Callable[[int], float | None], number: int, multiple: int) -> tuple[int, float] | None:

@@ -56,10 +56,10 @@ def tuning_cells(study: Study, arms: Sequence[Arm], tried: Mapping[str, Sequence
     return [Cell(arm, values, seed, "tuning") for seed in seeds for values in grid for arm in arms]
 
 
-def report_cells(arms: Sequence[Arm], chosen: Sequence[Mapping[str, float]], seeds: int) -> list[Cell]:
-    """Every arm at its chosen values, on seeds 0 and on, seed by seed so that what is done is paired."""
+def report_cells(arms: Sequence[Arm], chosen: Sequence[Mapping[str, float]], seeds: Sequence[int]) -> list[Cell]:
+    """Every arm at its chosen values, seed by seed so that what is done is paired."""
     pairs = list(zip(arms, chosen, strict=True))
-    return [Cell(arm, values, seed, "report") for seed in range(seeds) for arm, values in pairs]
+    return [Cell(arm, values, seed, "report") for seed in seeds for arm, values in pairs]
 
 
 @dataclass(frozen=True)

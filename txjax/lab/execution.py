@@ -1,34 +1,31 @@
-"""Running cells: each program compiled once, the cells through it one after another, whatever ends kept beside them."""
+"""Running cells: each program compiled once, the cells through it one after another or at once, whatever ends kept."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import jax
 
 from txjax.config import Config
-from txjax.data import dataset
 from txjax.data.dataset import Dataset
 from txjax.lab.cells import Cell, Result, failed
+from txjax.lab.populations import Populations
 from txjax.lab.study import Study
+from txjax.lab.trainer import Stopped, Trainer
 from txjax.models import Model, build
-from txjax.parallel import check_batch, make_layout
-from txjax.schema import ConfigError, to_dict, with_values
-from txjax.store import Run
+from txjax.schema import ConfigError, with_values
 from txjax.train.evaluate import Evaluation, evaluate_split
-from txjax.train.loop import TrainingStopped
 from txjax.train.programs import Programs, program_key
-from txjax.train.progress import Reporter
-from txjax.train.run import last_parameters, new_batches, train_in
+from txjax.train.run import new_batches
 from txjax.train.stop import Stop
 
 PROBE = 8  # steps timed before a launch
+Way = Literal["auto", "sequential", "population"]
 
 
 class Watcher(Protocol):
@@ -49,17 +46,12 @@ class Silent:
     def say(self, text: str) -> None: ...
 
 
-class Stopped(Exception):
-    """A signal asked the study to stop; what has ended is kept, and the same command goes on."""
-
-
 @dataclass
-class Execution:
+class Execution(Trainer):
     """folder: where the cells' folders lie. retry: run failed cells again.
     launcher: runs all cells of a seed in a process of its own; none: in this one.
-
-    Programs and data are made when first needed, and kept: cells that differ in traced numbers, seeds or data share
-    one compiled step.
+    way: cells of one program one after another, or as a population; auto: a population on accelerators. A CPU gains
+        nothing by one, since its products of matrices are slower in batches.
     """
 
     study: Study
@@ -68,8 +60,7 @@ class Execution:
     stop: Stop
     retry: bool = False
     launcher: Callable[[int], None] | None = None
-    programs: dict[str, Programs] = field(default_factory=dict)
-    datasets: dict[str, Dataset] = field(default_factory=dict)
+    way: Way = "auto"
 
     def missing(self, cells: Sequence[Cell]) -> list[Cell]:
         """Those that have not ended, or failed and are to be run again; a cell of two roles once."""
@@ -87,10 +78,18 @@ class Execution:
         if self.launcher is not None:
             self.launch(waiting, self.launcher)
             return
+        if self.populated:
+            waiting = Populations(self).train(waiting)
         for cell in waiting:
             if self.stop.asked:
                 raise Stopped
             self.attempt(cell)
+
+    @property
+    def populated(self) -> bool:
+        """Whether cells are trained at once."""
+        wanted = self.way == "population" or (self.way == "auto" and jax.default_backend() != "cpu")
+        return wanted and self.study.measure is None
 
     def attempt(self, cell: Cell) -> None:
         self.watcher.cell(cell)
@@ -140,49 +139,19 @@ class Execution:
 
     def train(self, cell: Cell) -> Result:
         """Train a cell in its folder, from where it has got to, and evaluate it on what it has not been chosen by."""
-        data = self.data(cell.config)
-        programs = self.program(cell.config, data)
-        config, start = programs.config, time.perf_counter()
-        batches = new_batches(config, data)
-        trivial = data.trivial_loss()
-        with programs.layout.scope(), Run.open(self.folder / cell.id, config, fingerprint=batches.fingerprint) as run:
-            try:
-                outcome = train_in(run, data, programs, batches, Reporter(config.train.steps, quiet=True), self.stop)
-            except TrainingStopped:
-                return Result("diverged", 0, time.perf_counter() - start, trivial=trivial)
-            if outcome.reason == "signal":
-                raise Stopped
-            figures = self.figures(last_parameters(run, programs), programs, data)
-        return Result("finished", outcome.step, time.perf_counter() - start, figures, trivial)
+        return self.train_config(cell.config, self.folder / cell.id, self.stop)
 
     def figures(self, params: Any, programs: Programs, data: Dataset) -> dict[str, float]:
         """What is measured of trained weights: the test split, and the study's own probe."""
-        found = {}
-        if data.test is not None:
-            found = evaluate_split(programs, params, data.test).figures("test", data.test.target_bytes(data.codec))
+        found = super().figures(params, programs, data)
         if self.study.probe is not None:
             own = self.study.probe(Trained(programs.config, params, data, self))
             found |= {f"probe/{name}": float(value) for name, value in own.items()}
         return found
 
-    def data(self, config: Config) -> Dataset:
-        name = json.dumps([to_dict(config.data), config.context], sort_keys=True)
-        if name not in self.datasets:
-            self.datasets[name] = dataset.load(config)
-        return self.datasets[name]
-
     def with_vocab(self, config: Config) -> Config:
         """The config with the vocabulary of its data."""
         return config if self.study.measure else config.with_vocab(self.data(config).codec.vocab_size)
-
-    def program(self, config: Config, data: Dataset) -> Programs:
-        config = config.with_vocab(data.codec.vocab_size)
-        key = program_key(config)
-        if key not in self.programs:
-            layout = make_layout(config.mesh)
-            check_batch(layout, config.train.batch_size, config.train.accumulation)
-            self.programs[key] = Programs(config, build(config.model), layout)
-        return self.programs[key].of(config)
 
     def probe(self, cells: Sequence[Cell]) -> dict[str, tuple[float, float]]:
         """Seconds to compile, and seconds a step, by program key; of what the cells will run anyway."""

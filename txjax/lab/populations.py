@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from txjax.config import Config
 from txjax.lab.cells import Cell, Result
+from txjax.lab.trainer import Stopped
 from txjax.schema import ConfigError
 from txjax.store import Run
 from txjax.train.group import Member
@@ -50,7 +51,7 @@ class Populations:
                 alike[self.key(cell)].append(cell)
         for cells in alike.values():
             for wave in self.waves(cells):
-                alone += wave if len(wave) == 1 else self.attempt(wave)
+                alone += wave if len(wave) == 1 and not self.of(wave).is_dir() else self.attempt(wave)
         return alone
 
     def is_alone(self, cell: Cell) -> bool:
@@ -73,7 +74,7 @@ class Populations:
         for folder in self.folder.iterdir() if self.folder.is_dir() else ():
             names = set(saved_names(folder))
             begun = [cell for cell in cells if cell.id in names]
-            if len(begun) > 1:
+            if begun:
                 cells = [cell for cell in cells if cell.id not in names]
                 yield begun
         if cells:
@@ -83,8 +84,6 @@ class Populations:
 
     def attempt(self, wave: list[Cell]) -> list[Cell]:
         """Train a wave; where it fails as a whole, its cells are left to be trained alone."""
-        from txjax.lab.execution import Stopped
-
         self.execution.watcher.say(f"training    {len(wave)} cells at once")
         try:
             self.train_wave(wave)
@@ -93,20 +92,19 @@ class Populations:
         except Exception as error:
             why = str(error).strip().splitlines() or [type(error).__name__]
             self.execution.watcher.say(f"training    failed at once, so one after another: {why[0]}")
+            shutil.rmtree(self.of(wave), ignore_errors=True)
             return self.execution.missing(wave)
         return []
 
     def train_wave(self, wave: list[Cell]) -> None:
-        from txjax.lab.execution import Stopped
-
         execution, start = self.execution, time.perf_counter()
-        by_name = {cell.id: cell for cell in wave}
-        folder = self.of(wave)
+        by_name, folder, lost = {cell.id: cell for cell in wave}, self.of(wave), set()
 
         def seconds() -> float:
             return (time.perf_counter() - start) / len(wave)
 
         def diverged(member: Member) -> None:
+            lost.add(member.name)
             trivial = member.dataset.trivial_loss()
             execution.keep(by_name[member.name], Result("diverged", 0, seconds(), trivial=trivial))
 
@@ -116,7 +114,7 @@ class Populations:
             if how == "signal":
                 raise Stopped
             for member in members:
-                if Result.load(member.run.folder) is None:
+                if member.name not in lost:
                     self.finish(by_name[member.name], member, seconds())
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -21,8 +21,9 @@ Tier = Literal["smoke", "cpu", "device", "paper"]
 TIERS: tuple[Tier, ...] = ("smoke", "cpu", "device", "paper")
 SEEDS = {"smoke": 2, "cpu": 8, "device": 8, "paper": 8}
 TUNING_SEEDS = 1000  # and on: never among the seeds that are reported
+TRIAL_SEEDS = 2000  # and on: of what is only tried; seeds that were looked at before a study is registered are burnt
 FEWEST = 6  # seeds for a verdict: the exact test of fewer has no outcome rare enough
-Bundle = Mapping[str, Mapping[str, Any]]
+Bundle = Mapping[Any, Mapping[str, Any]]
 Measure = Callable[[Config, int], Mapping[str, float]]
 Probe = Callable[[Any], Mapping[str, float]]
 
@@ -138,7 +139,7 @@ class Study:
         found: dict[str, Any] = {}
         for name, level in levels.items():
             options = self.factors[name]
-            found |= dict(options[str(level)]) if isinstance(options, Mapping) else {name: level}
+            found |= dict(options[level]) if isinstance(options, Mapping) else {name: level}
         return found
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Level = str | float | int | bool | None
-State = Literal["finished", "diverged", "failed"]
+State = Literal["finished", "diverged", "failed", "pruned"]
 Phase = Literal["tuning", "report"]
 ArmKey = tuple[tuple[str, str], ...]
 
@@ -19,7 +19,8 @@ ArmKey = tuple[tuple[str, str], ...]
 class Row:
     """levels: a level of each factor, by the factor's name. tuned: values of the nuisances. seed: of the run.
     phase: tuning rows choose the nuisances, report rows are what a verdict is over.
-    state: finished; diverged: the loss was not finite, a result; failed: it raised, not a result.
+    state: finished; diverged: the loss was not finite, a result; failed: it raised, not a result; pruned: a sweep has
+        ended it early.
     values: the read-outs by metric name. censored: names of those that are bounds, because the budget ended first.
     facts: what else is known of the cell (parameters, FLOPs, seconds, its folder).
     """

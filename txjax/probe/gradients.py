@@ -27,9 +27,7 @@ def weight_gradients(model: Model, params: Any, batch: Batch) -> Any:
     return jax.jit(jax.grad(loss))(params)
 
 
-def gradient_norms(
-    tree: Mapping[str, Any], part: Callable[[Any], Any] = lambda layer: layer
-) -> Float[Array, " L"]:
+def gradient_norms(tree: Mapping[str, Any], part: Callable[[Any], Any] = lambda layer: layer) -> Float[Array, " L"]:
     """The Frobenius norm of each layer's part of a tree of gradients; part: of a layer's subtree, or all of it:
     `lambda layer: layer["dense"]["out"]["w"]`.
     """
@@ -41,8 +39,8 @@ def gradient_norms(
 
 
 def gradient_by_distance(model: Model, params: Any, batch: Batch) -> Float[Array, "B T"]:
-    """|d h_T / d x_t|, the Frobenius norm of the Jacobian of the last hidden state in the embedding of token t, for each
-    t: column T - 1 - k is what distance k leaves of a gradient.
+    """|d h_T / d x_t| for each t, the Frobenius norm of the Jacobian of the last hidden state in token t's embedding:
+    column T - 1 - k is what distance k leaves of a gradient.
 
     No token may occur twice in a row of the batch, since both would share an embedding: ValueError.
     """

@@ -18,11 +18,12 @@ class Lock:
 
     ConfigError where another process holds it, named by its pid, or where the folder cannot be written in. The lock
     is the system's (flock) and not the file, which stays: what a kill leaves behind locks nobody out.
+    name: of the file, where a folder has several things that can be held.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = NAME) -> None:
         try:
-            self._file = open(folder / NAME, "a+", encoding="utf-8")  # noqa: SIM115  (held open: that is the lock)
+            self._file = open(folder / name, "a+", encoding="utf-8")  # noqa: SIM115  (held open: that is the lock)
         except OSError as error:
             raise ConfigError(f"cannot write in {folder}: {reason(error)}: use another --workdir") from None
         try:

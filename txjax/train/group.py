@@ -17,7 +17,7 @@ from txjax.data.pipeline import TrainBatches
 from txjax.store import Run
 from txjax.store.checkpoints import CheckpointWriter
 from txjax.train.programs import Programs
-from txjax.train.state import Hyper, State
+from txjax.train.state import Hyper, State, initial_state
 from txjax.train.step import StepMetrics, make_train_step
 
 AXIS = "population"
@@ -72,17 +72,16 @@ class Group:
         return {member.name: member.batches.get_state() for member in self.rows if member is not None}
 
     def begin(self) -> State:
-        """Every member's own initial state, drawn as it would be alone."""
-        with self.programs.layout.scope():
-            states = {m.name: m.programs.initial_state() for m in self.rows if m is not None}
-        filler = states[self.first.name]
-        own = [filler if member is None else states[member.name] for member in self.rows]
+        """Every member's own initial state, drawn as it would be alone: one after another, which keeps its bits."""
+        config, model = self.programs.config, self.programs.model
+        seeds = [(member or self.first).programs.config.train.seed for member in self.rows]
 
-        def stacked(states: list[State]) -> State:
-            rows = jax.tree.map(lambda *x: jax.numpy.stack(x), *states)
-            return replace(rows, step=states[0].step)
+        def drawn(keys: Any) -> State:
+            rows = jax.lax.map(lambda key: initial_state(config, model, key=key), keys)
+            return replace(rows, step=rows.step[0])
 
-        return jax.jit(stacked, out_shardings=self.places)(own)
+        keys = jax.numpy.stack([jax.random.key(seed) for seed in seeds])
+        return self.programs.once(("states", self.place), lambda: jax.jit(drawn, out_shardings=self.places))(keys)
 
     def resume(self, writer: CheckpointWriter, step: int) -> State:
         """The state of a checkpoint, also of one that was made on other devices, and the batches set to go on."""

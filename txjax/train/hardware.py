@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 
 import jax
@@ -14,6 +15,7 @@ PEAKS = {
 }  # fmt: skip
 
 
+@functools.cache
 def peak_flops(measure: bool = True) -> float | None:
     """FLOP/s of one device: from the data sheet, or on a CPU the speed of a large float32 product, measured now."""
     device = jax.devices()[0]

@@ -10,6 +10,7 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -102,7 +103,7 @@ class GroupMeter(Meter):
     def _fetch(self, *intervals: list[tuple[int, StepMetrics]]) -> list[Interval]:
         fetched, seconds = self._read(intervals)
         for row in range(len(fetched[0][0][1].loss) if fetched else 0):
-            own = [[(n, jax.tree.map(lambda x: x[row], m)) for n, m in interval] for interval in fetched]
+            own = [[(step, jax.tree.map(itemgetter(row), m)) for step, m in interval] for interval in fetched]
             for interval in self._intervals(own, seconds):
                 self.measured(row, interval)
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from txjax.models.costs import count_parameters
 from txjax.parallel import check_batch, make_layout
 from txjax.store import Run
 from txjax.store.processes import on_first
+from txjax.train.evaluate import Evaluation
 from txjax.train.hardware import peak_flops
 from txjax.train.loop import Outcome, Patience, TakeStep, fit
 from txjax.train.meter import Meter
@@ -76,9 +78,15 @@ def introduce(report: Reporter, run: Run, dataset: Dataset, programs: Programs) 
 
 
 def train_in(
-    run: Run, dataset: Dataset, programs: Programs, batches: TrainBatches, report: Reporter, stop: Stop
+    run: Run,
+    dataset: Dataset,
+    programs: Programs,
+    batches: TrainBatches,
+    report: Reporter,
+    stop: Stop,
+    evaluated: Callable[[int, Evaluation], None] | None = None,
 ) -> Outcome:
-    """Start or resume the run, and train to its end."""
+    """Start or resume the run, and train to its end. evaluated: told of each evaluation."""
     config, latest = programs.config, run.saved.latest()
     patience = patience_of(run, latest)
     if latest is not None:
@@ -89,7 +97,7 @@ def train_in(
         return Outcome(latest or 0, "finished" if latest == config.train.steps else "patience")
     state = programs.initial_state() if latest is None else resume(run, latest, programs, batches)
     with run.checkpoints(keep_last=config.train.keep_last) as writer, run.metrics(resume_step=latest) as metrics:
-        watch = Watch(config, run, dataset, programs, writer, metrics, report)
+        watch = Watch(config, run, dataset, programs, writer, metrics, report, evaluated)
         take_step = compiled(programs, batches, watch)
         if latest is None:
             on_first(lambda: dataset.codec.save(run.tokenizer))

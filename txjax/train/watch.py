@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +25,9 @@ from txjax.train.state import State
 
 @dataclass
 class Watch:
-    """The Observer of a run. once: figures that go with the first interval that is measured."""
+    """The Observer of a run. evaluated: told of each evaluation once it is noted; what it raises ends the run.
+    once: figures that go with the first interval that is measured.
+    """
 
     config: Config
     run: Run
@@ -33,6 +36,7 @@ class Watch:
     writer: CheckpointWriter
     metrics: Metrics
     report: Reporter
+    evaluated: Callable[[int, Evaluation], None] | None = None
     once: dict[str, float] = field(default_factory=dict)
 
     def stepped(self, step: int) -> None:
@@ -51,6 +55,8 @@ class Watch:
             f"step {step}  val/loss {result.loss:.4f}  val/accuracy {result.accuracy:.4f} over {result.tokens:,} tokens"
         )
         self.report.doing("training")
+        if self.evaluated is not None:
+            self.evaluated(step, result)
         return result
 
     @cached_property

@@ -54,7 +54,7 @@ def sheet(height: float, rows: int = 1, columns: int = 1, **grid: Any) -> Iterat
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(_SETTINGS):
+    with matplotlib.rc_context(_SETTINGS):  # type: ignore[arg-type]
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         yield figure, list(figure.subplots(rows, columns, squeeze=False, **grid).flat)
 

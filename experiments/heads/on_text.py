@@ -5,7 +5,7 @@ txjax ablate experiments/heads/on_text.py        (about 5 minutes on 2 cores)
 
 from study import HEADS
 
-from txjax.config import Config, Data, Optim, Train
+from txjax.config import Config, Data, Train
 from txjax.lab import Prediction, Study, difference, final
 from txjax.models import presets
 

@@ -1,7 +1,7 @@
 """Do several heads learn what one cannot, at the same cost?
 
-At every position the target is the four symbols before it, all at once: each has to be brought from another place, and a
-head attends to one mixture of places. The width is divided among the heads, so that parameters and matrix products are
+At every position the target is the four symbols before it, all at once: each has to be brought from another place, and
+a head attends to one mixture of places. The width is divided among the heads, so that parameters and matrix products are
 the same for any number of them.
 
   txjax ablate experiments/heads                (about 5 minutes on 2 cores)

@@ -1,7 +1,7 @@
 """Is Post-LN hard to train without warm-up, and does warm-up help it more than it helps Pre-LN?
 
-The initial weights matter: N(0, 1/fan_in), unscaled on residual outputs, as when Post-LN was the rule. With GPT-2's small
-initial weights the difference shrinks.
+The initial weights matter: N(0, 1/fan_in), unscaled on residual outputs, as when Post-LN was the rule. With GPT-2's
+small initial weights the difference shrinks.
 
   txjax ablate experiments/norm_placement        (about 8 minutes on 2 cores)
 """

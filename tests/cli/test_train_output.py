@@ -74,9 +74,9 @@ def test_a_terminal_has_a_bar_with_steps_speed_and_the_time_left(tmp_path: Path)
     steps = [int(match[1]) for frame in frames if (match := bar.fullmatch(frame))]
     assert len(set(steps)) > 1
     assert steps == sorted(steps)
-    assert [frame for frame in frames if frame.startswith("step ")] == [
-        frame for frame in frames if re.fullmatch(r"step \d00  val/loss \d\.\d{4}  val/accuracy 0\.\d{4} over 573 tokens", frame)
-    ]
+    evaluation = r"step \d00  val/loss \d\.\d{4}  val/accuracy 0\.\d{4} over 573 tokens"
+    told = [frame for frame in frames if frame.startswith("step ")]
+    assert told == [frame for frame in frames if re.fullmatch(evaluation, frame)]
     assert "finished at step 600" in frames
     assert not any("━" in frame for frame in frames[frames.index("finished at step 600") :])  # the bar has gone
 

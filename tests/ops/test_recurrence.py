@@ -14,7 +14,20 @@ import numpy as np
 import pytest
 
 from txjax.ops.convolution import causal_convolution
-from txjax.ops.recurrence import LSTMState, gru, gru_step, lstm, lstm_step, min_gru, min_gru_step, rnn, rnn_step
+from txjax.ops.recurrence import (
+    LSTMState,
+    gru,
+    gru_gates,
+    gru_step,
+    lstm,
+    lstm_gates,
+    lstm_step,
+    min_gru,
+    min_gru_step,
+    rnn,
+    rnn_gate,
+    rnn_step,
+)
 
 B, T, H = 2, 7, 5
 RANDOM = np.random.default_rng(0)
@@ -28,21 +41,34 @@ W = {gates: normal(H, gates, H) for gates in (1, 3, 4)}
 GRU_BIAS, FULL, DEPTHWISE, BIAS = normal(H), normal(3, H, H), normal(3, H), normal(H)
 ZEROS = jnp.zeros((B, H))
 
+
+def rnn_by_step(h: jax.Array, x: jax.Array, w: jax.Array) -> jax.Array:
+    return rnn_step(h, rnn_gate(x, h @ w))
+
+
+def gru_by_step(h: jax.Array, x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+    return gru_step(h, gru_gates(x, jnp.einsum("bd,dgh->bgh", h, w).at[:, 2].add(b)))
+
+
+def lstm_by_step(state: LSTMState, x: jax.Array, w: jax.Array) -> LSTMState:
+    return lstm_step(state, lstm_gates(x, jnp.einsum("bd,dgh->bgh", state.hidden_BH, w)))
+
+
 # Each sequence as a function of x and the initial state, what comes with x, an initial state, and one step.
 Sequence = Callable[..., tuple[jax.Array, Any]]
 CELLS: dict[str, tuple[Sequence, tuple[int, ...], Any, Callable[..., Any] | None]] = {
-    "rnn": (partial(rnn, w_HH=W[1][:, 0], unroll=1), (H,), normal(B, H), partial(rnn_step, w_HH=W[1][:, 0])),
+    "rnn": (partial(rnn, w_HH=W[1][:, 0], unroll=1), (H,), normal(B, H), partial(rnn_by_step, w=W[1][:, 0])),
     "gru": (
         partial(gru, w_H3H=W[3], b_H=GRU_BIAS, unroll=1),
         (3, H),
         normal(B, H),
-        partial(gru_step, w_H3H=W[3], b_H=GRU_BIAS),
+        partial(gru_by_step, w=W[3], b=GRU_BIAS),
     ),
     "lstm": (
         partial(lstm, w_H4H=W[4], unroll=1),
         (4, H),
         LSTMState(normal(B, H), normal(B, H)),
-        partial(lstm_step, w_H4H=W[4]),
+        partial(lstm_by_step, w=W[4]),
     ),
     "min_gru": (min_gru, (2, H), normal(B, H), min_gru_step),
     "full convolution": (partial(causal_convolution, w=FULL, b_E=BIAS), (H,), normal(B, 2, H), None),
@@ -81,7 +107,7 @@ def test_the_tutorial_s_cell_by_hand():
     assert float(first[0, 0]) == pytest.approx(math.tanh(0.5 + 2 * math.tanh(0.5)))
     x, h, w_xh, w_hh = (RANDOM.standard_normal(shape) for shape in [(4,), (2,), (2, 4), (2, 2)])
     want = np.tanh(w_xh @ x + w_hh @ h)  # matrices as torch.nn.Linear holds them: out, in
-    got = rnn_step(jnp.asarray(h[None]), jnp.asarray(x[None] @ w_xh.T), jnp.asarray(w_hh.T))
+    got = rnn_by_step(jnp.asarray(h[None]), jnp.asarray(x[None] @ w_xh.T), jnp.asarray(w_hh.T))
     np.testing.assert_allclose(got[0], want, atol=1e-6)
 
 
@@ -89,8 +115,8 @@ def test_an_lstm_by_hand():
     """All gates open: c = c + tanh(1), h = tanh(c); the forget gate shut: c = tanh(1)."""
     open_, shut, one = 50.0, -50.0, 1.0
     state, w = LSTMState(jnp.zeros((1, 1)), jnp.full((1, 1), 0.25)), jnp.zeros((1, 4, 1))
-    kept = lstm_step(state, jnp.array([[[open_], [open_], [one], [open_]]]), w)
-    lost = lstm_step(state, jnp.array([[[open_], [shut], [one], [open_]]]), w)
+    kept = lstm_by_step(state, jnp.array([[[open_], [open_], [one], [open_]]]), w)
+    lost = lstm_by_step(state, jnp.array([[[open_], [shut], [one], [open_]]]), w)
     for got, cell in ((kept, 0.25 + math.tanh(1)), (lost, math.tanh(1))):
         assert [float(x[0, 0]) for x in got] == pytest.approx([math.tanh(cell), cell])
 
@@ -230,6 +256,60 @@ def test_the_last_state_of_a_padded_row_is_that_of_its_last_token(name: str):
     gradient = np.asarray(jax.grad(total)(x))
     assert np.isfinite(gradient).all()
     assert (np.abs(gradient).reshape(3, 5, -1).max(-1) > 0).tolist() == (segments > 0).tolist()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", ["rnn", "gru", "lstm"])
+def test_gradients_are_those_of_the_steps_one_by_one(name: str, packed: bool):
+    """Of x, the initial state and all weights, in float64, against plain autodiff through a Python loop."""
+    sequence, shape, state, step = CELLS[name]
+    with jax.enable_x64(True):
+        weights = {"rnn": (W[1][:, 0],), "gru": (W[3], GRU_BIAS), "lstm": (W[4],)}[name]
+        segments = jnp.array([[1, 1, 1, 2, 2, 3, 0], [1, 0, 2, 2, 2, 0, 0]]) if packed else None
+        draw = np.random.default_rng(1)
+        point = jax.tree.map(
+            lambda a: jnp.asarray(a, jnp.float64), (draw.standard_normal((B, T, *shape)), state, weights)
+        )
+        c = draw.standard_normal((B, T, H))
+
+        def value(y: jax.Array, last: Any) -> jax.Array:
+            return (c * y).sum() + sum((leaf**2).sum() for leaf in jax.tree.leaves(last))
+
+        def ours(x: jax.Array, initial: Any, weights: tuple[jax.Array, ...]) -> jax.Array:
+            return value(*sequence.func(x, initial, *weights, unroll=2, segments_BT=segments))  # type: ignore[attr-defined]
+
+        def one_by_one(x: jax.Array, state: Any, weights: tuple[jax.Array, ...]) -> jax.Array:
+            shown = []
+            for t in range(T):
+                now, before = (1, 1) if segments is None else (segments[:, t, None], segments[:, max(t - 1, 0), None])
+                start, real = jnp.not_equal(now, before) & jnp.greater(now, 0), jnp.greater(now, 0)
+                old = jax.tree.map(lambda s, start=start: jnp.where(start, 0.0, s), state)
+                new = step.func(old, x[:, t], *weights)  # type: ignore[union-attr]
+                state = jax.tree.map(lambda s, o, real=real: jnp.where(real, s, o), new, old)
+                shown.append(jnp.where(real, state.hidden_BH if name == "lstm" else state, 0.0))
+            return value(jnp.stack(shown, axis=1), state)
+
+        close(jax.grad(ours, (0, 1, 2))(*point), jax.grad(one_by_one, (0, 1, 2))(*point), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["rnn", "gru", "lstm"])
+def test_the_gradient_of_the_weights_is_one_product_after_the_loop(name: str):
+    """No loop of the backward pass carries anything as large as the weights."""
+    sequence, shape, initial, _ = CELLS[name]
+    gates = {"rnn": 1, "gru": 3, "lstm": 4}[name]
+    w = W[gates][:, 0] if name == "rnn" else W[gates]
+    rest = (GRU_BIAS,) if name == "gru" else ()
+
+    def total(w: jax.Array) -> jax.Array:
+        return sequence.func(jnp.ones((B, T, *shape)), initial, w, *rest, unroll=1)[0].sum()  # type: ignore[attr-defined]
+
+    with jax.disable_jit(False):
+        program = jax.make_jaxpr(jax.grad(total))(w)
+    scans = [eqn for eqn in program.jaxpr.eqns if eqn.primitive.name == "scan"]
+    assert len(scans) == 2
+    for scan in scans:
+        first, carried = scan.params["num_consts"], scan.params["num_carry"]
+        assert max(v.aval.size for v in scan.invars[first : first + carried]) == B * H < w.size
 
 
 @every_cell

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from txjax.ops.recurrence.sequence import product, run
+from txjax.ops.recurrence.sequence import Cell, run, split, wide
 
 
 class LSTMState(NamedTuple):
@@ -18,16 +18,21 @@ class LSTMState(NamedTuple):
     cell_BH: Float[Array, "B H"]
 
 
-def lstm_step(state: LSTMState, x_B4H: Float[Array, "B 4 H"], w_H4H: Float[Array, "H 4 H"]) -> LSTMState:
-    """c' = f c + i g and h' = o tanh(c'), where i, f, o are the sigmoid and g is the tanh of x + h w.
+def lstm_gates(x_4H: Float[Array, "*N 4 H"], p_4H: Float[Array, "*N 4 H"]) -> Float[Array, "*N 4 H"]:
+    """x + p, for the projected inputs x of i, f, g and o, biases included, and p = h w."""
+    return wide(x_4H) + p_4H
 
-    x holds the projected inputs of i, f, g and o, biases included. Hochreiter and Schmidhuber 1997; f: Gers et al.
-    2000.
+
+def lstm_step(state: LSTMState, gates_B4H: Float[Array, "B 4 H"]) -> LSTMState:
+    """c' = f c + i g and h' = o tanh(c'), where i, f, o are the sigmoid and g is the tanh of their gates. Hochreiter and
+    Schmidhuber 1997; f: Gers et al. 2000.
     """
-    gates_B4H = x_B4H.astype(jnp.float32) + product(state.hidden_BH, w_H4H, x_B4H)
-    write_BH, keep_BH, show_BH = (jax.nn.sigmoid(gates_B4H[:, gate]) for gate in (0, 1, 3))
-    cell_BH = keep_BH * state.cell_BH + write_BH * jnp.tanh(gates_B4H[:, 2])
-    return LSTMState(show_BH * jnp.tanh(cell_BH), cell_BH)
+    write_BH, keep_BH, new_BH, show_BH = split(gates_B4H)
+    cell_BH = jax.nn.sigmoid(keep_BH) * state.cell_BH + jax.nn.sigmoid(write_BH) * jnp.tanh(new_BH)
+    return LSTMState(jax.nn.sigmoid(show_BH) * jnp.tanh(cell_BH), cell_BH)
+
+
+CELL = Cell(lstm_gates, lstm_step, hidden=lambda state: state.hidden_BH)
 
 
 def lstm(
@@ -39,8 +44,4 @@ def lstm(
     unroll: int,
 ) -> tuple[Float[Array, "B T H"], LSTMState]:
     """`lstm_step` along a sequence: the hidden states, and the last state. segments_BT, unroll: see rnn."""
-
-    def step(state: LSTMState, x_B4H: Array) -> LSTMState:
-        return lstm_step(state, x_B4H, w_H4H)
-
-    return run(step, lambda state: state.hidden_BH, x_BT4H, initial, segments_BT, unroll)
+    return run(CELL, x_BT4H, initial, w_H4H, None, segments_BT, unroll)

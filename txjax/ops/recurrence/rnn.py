@@ -5,12 +5,20 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from txjax.ops.recurrence.sequence import product, run
+from txjax.ops.recurrence.sequence import Cell, run, wide
 
 
-def rnn_step(h_BH: Float[Array, "B H"], x_BH: Float[Array, "B H"], w_HH: Float[Array, "H H"]) -> Float[Array, "B H"]:
-    """h' = tanh(x + h w), for x the projected input, bias included. Elman 1990."""
-    return jnp.tanh(x_BH.astype(jnp.float32) + product(h_BH, w_HH, x_BH))
+def rnn_gate(x_H: Float[Array, "*N H"], p_H: Float[Array, "*N H"]) -> Float[Array, "*N H"]:
+    """x + p, for the projected input x, bias included, and p = h w."""
+    return wide(x_H) + p_H
+
+
+def rnn_step(h_BH: Float[Array, "B H"], gate_BH: Float[Array, "B H"]) -> Float[Array, "B H"]:
+    """h' = tanh(x + h w). Elman 1990."""
+    return jnp.tanh(gate_BH)
+
+
+CELL = Cell(rnn_gate, rnn_step, hidden=lambda h_BH: h_BH)
 
 
 def rnn(
@@ -26,8 +34,4 @@ def rnn(
     segments_BT: numbers of the documents packed into a row, 0 on padding; see sequence.run.
     unroll: steps that are laid out in one round of the loop; values do not depend on it.
     """
-
-    def step(h_BH: Array, x_BH: Array) -> Array:
-        return rnn_step(h_BH, x_BH, w_HH)
-
-    return run(step, lambda h_BH: h_BH, x_BTH, initial_BH, segments_BT, unroll)
+    return run(CELL, x_BTH, initial_BH, w_HH, None, segments_BT, unroll)

@@ -1,6 +1,6 @@
 """What training runs at once brings: a population's step against as many steps of one run.
 
-  python benchmarks/population.py [--members=8] [--steps=10] [--rounds=5]
+  python benchmarks/population.py [--members=8] [--steps=10] [--rounds=3]
 
 A small GPT, as studies train it, on random tokens of a task. Sequential is one compiled step, called for each member
 in turn; the population is the same step vmapped over the members and sharded over the devices. Both go through batches
@@ -36,7 +36,7 @@ from txjax.train.programs import Programs
 from txjax.train.run import new_batches
 
 CONFIG = Config(
-    model=presets.gpt2(width=128, num_layers=4, num_heads=4, context=64),
+    model=presets.gpt2(width=64, num_layers=2, num_heads=2, context=64),
     data=Data(source=Sort(length=31, symbols=16)),
     train=Train(batch_size=16),
 )
@@ -89,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--members", type=int, default=8)
     parser.add_argument("--steps", type=int, default=10, help="of each member in a round")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     sides = {
         "sequential": sequential(members_of(options.members), options.steps),

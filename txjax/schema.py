@@ -29,7 +29,6 @@ import typing
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
-
 S = typing.TypeVar("S", bound="Section")
 
 
@@ -273,7 +272,8 @@ def flatten(section: Any, path: str = "") -> dict[str, Any]:
 def with_values(section: S, values: Mapping[str, Any]) -> S:
     """`section` with the values at dotted paths, set together and judged once: `{"position": "rope", "width": 64}`.
 
-    A family takes a member, or its kind as a bare word. ConfigError where a path names no field or a value does not fit.
+    A family takes a member, or its kind as a bare word. ConfigError where a path names no field, or a value does not
+    fit.
     """
     data = to_dict(section)
     for path, value in sorted(values.items(), key=lambda item: item[0].count(".")):  # a kind before its fields

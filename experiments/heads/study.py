@@ -1,8 +1,8 @@
 """Do several heads learn what one cannot, at the same cost?
 
 At every position the target is the four symbols before it, all at once: each has to be brought from another place, and
-a head attends to one mixture of places. The width is divided among the heads, so that parameters and matrix products are
-the same for any number of them.
+a head attends to one mixture of places. The width is divided among the heads, so that parameters and matrix products
+are the same for any number of them.
 
   txjax ablate experiments/heads                (about 5 minutes on 2 cores)
   txjax ablate experiments/heads/on_text.py     the same question on text

@@ -50,7 +50,7 @@ def study(base: Config = BASE, path: str = "optim.learning_rate", levels: Sequen
 def cells_of(about: Study, execution: Execution, seeds: int = 2) -> list[Cell]:
     assert isinstance(about.base, Config)
     arms = resolve(about, about.base, execution.with_vocab)
-    return report_cells(arms, [{}] * len(arms), seeds)
+    return report_cells(arms, [{}] * len(arms), range(seeds))
 
 
 def execution_in(folder: Path, about: Study, way: Way, stop: Stop | None = None) -> Execution:
@@ -192,6 +192,7 @@ def test_a_member_that_diverges_touches_no_other(tmp_path: Path, together: Path,
             assert_same_checkpoint(folder, together / "cells" / cell.id, STEPS)
 
 
+@pytest.mark.slow
 def test_where_every_member_diverges_the_population_ends(tmp_path: Path):
     base = with_values(BASE, {"optim.clip": None, "train.steps": 8})
     about = study(base, levels=(1e30, 1e32))
@@ -199,6 +200,7 @@ def test_where_every_member_diverges_the_population_ends(tmp_path: Path):
     assert [Result.load(tmp_path / "cells" / cell.id).state for cell in cells] == ["diverged"] * 2  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_eight_devices_give_what_one_gives(tmp_path: Path, together: Path, monkeypatch: pytest.MonkeyPatch):
     """Four members over eight devices, half of which compute copies; on one device all four in one product."""
     assert jax.device_count() == 8
@@ -249,7 +251,7 @@ def test_an_8_seed_3_rate_2_arm_study_compiles_two_training_programs(tmp_path: P
     execution = execution_in(tmp_path, about, "sequential")
     arms = resolve(about, BASE, execution.with_vocab)
     rates = [{"optim.learning_rate": rate} for rate in (1e-3, 3e-3, 1e-2)]
-    cells = [cell for rate in rates for cell in report_cells(arms, [rate] * 2, 8)]
+    cells = [cell for rate in rates for cell in report_cells(arms, [rate] * 2, range(8))]
     execution.run(cells, "report")
     assert not execution.missing(cells)
     assert len(cells) == 48 and len(traced) == 2

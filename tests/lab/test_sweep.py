@@ -101,8 +101,6 @@ def test_the_command_line_says_the_same_as_a_file(text: str, points: list[Point]
 )
 @pytest.mark.bug("unslothai/unsloth#10452", "pfnet/pytorch-pfn-extras#302", "brentyi/tyro#370")
 def test_a_mistake_is_one_sentence_before_anything_runs(text: str, message: str, tmp_path: Path, capsys):
-    import re
-
     code = main(["sweep", config_of(tmp_path), f"--sweep={text}", f"--workdir={tmp_path / 'out'}"])
     said = capsys.readouterr().err
     assert code == 2 and re.search(message, said) and len(said.strip().splitlines()) == 1, said

@@ -43,6 +43,7 @@ def test_a_new_folder_says_what_the_run_is_and_on_what_it_runs(tmp_path: Path):
     assert start["command"] == ["txjax", "train"]
     assert start["versions"]["jax"] == jax.__version__
     assert start["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert start["devices"].pop("processor").endswith(" cores")
     assert start["devices"] == {"platform": "cpu", "kind": "cpu", "count": jax.device_count(), "processes": 1}
 
 

@@ -16,6 +16,7 @@ COMMANDS = {
     "generate": "let a run continue a text",
     "ablate": "run a study: tune, train every arm over seeds, judge its predictions, report",
     "sweep": "train many points of one config: a grid, a sample, a search",
+    "new": "write a study to edit",
     "report": "draw a study's report again, or an index over a folder of studies",
     "inspect": "parameters, FLOPs and memory of a config, before anything runs",
     "data": "list, fetch and show corpora",

@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     from txjax.cli import SIGNALLED, refuse
-    from txjax.lab import report
+    from txjax.lab import readme, report
     from txjax.lab.ablate import Options, ablate, measure_launch
     from txjax.lab.execution import Stopped
     from txjax.train.stop import graceful_stop
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if options.launch is not None:
         measure_launch(options.study, options.workdir, options.tier, options.launch)
         return 0
-    name = options.study.stem if options.study.suffix == ".py" else options.study.resolve().name
+    name = report.name_of(options.study)
     workdir = options.workdir or Path("runs", "studies", f"{name}-{options.tier}")
     published = report.published_in(options.study, options.tier) if options.publish else None
     how = Options(options.tier, options.seeds, options.explore, options.anyway, options.retry, options.execution)
@@ -71,6 +71,7 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     print(f"report      {outcome.folder / report.PAGE}")
     if published is not None:
         report.publish(outcome.folder, published)
+        readme.write_readme(published.parents[1])
         print(f"published   {published}")
     print(f"curves      tensorboard --logdir={outcome.folder}")
     return 0

@@ -14,6 +14,7 @@ class Train(Section):
 
     batch_size: sequences of one optimizer step, over all devices and all its micro-batches.
     accumulation: micro-batches that one step is computed in; values do not depend on it.
+    data_stream: another number is another order of the data (a task's other examples) for the same initial weights.
     label_smoothing: share of the target's mass that is spread evenly over the whole vocabulary.
     loss_chunk: tokens whose logits are held at once, or none: all of them.
     non_finite: what a non-finite loss or gradient does: stop the run, or skip the step and count it.
@@ -27,6 +28,7 @@ class Train(Section):
     batch_size: int = 16
     accumulation: int = 1
     seed: int = 0
+    data_stream: int = 0
     label_smoothing: float = 0.0
     loss_chunk: int | None = None
     non_finite: Literal["stop", "skip"] = "stop"
@@ -43,6 +45,7 @@ class Train(Section):
         for name in ("loss_chunk", "evaluate_every", "evaluate_batch_size", "checkpoint_every", "patience"):
             value = getattr(self, name)
             require(value is None or value > 0, f"{name} must be at least 1 or none, got {value}")
+        require(0 <= self.data_stream < 1 << 31, f"data_stream must be in [0, 2^31), got {self.data_stream}")
         require(0.0 <= self.label_smoothing < 1.0, f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
         require(
             self.batch_size % self.accumulation == 0,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from txjax.config import Config
 from txjax.lab import boards, report, tuning
 from txjax.lab.arms import Arm, base_config, resolve
 from txjax.lab.cells import Cell, report_cells, table_of, tuning_cells
@@ -20,13 +21,14 @@ from txjax.lab.readouts import refuse_unlogged
 from txjax.lab.study import TRIAL_SEEDS, Study, Tier
 from txjax.lab.table import Table
 from txjax.lab.verdicts import Terms, Verdict, verdicts
-from txjax.schema import ConfigError, nearest
+from txjax.schema import ConfigError, flatten, nearest
+from txjax.store.files import read_json, write_json
 from txjax.store.lock import Lock
 from txjax.train.programs import program_key
 from txjax.train.stop import Stop
 
 MINUTES: Mapping[Tier, float | None] = {"smoke": 5, "cpu": 15, "device": None, "paper": None}
-FILE = "study.py"
+FILE, MATCHED = "study.py", "matched.json"
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def load_study(folder: Path) -> Study:
     if not path.is_file():
         beside = [p.name for p in folder.parent.iterdir()] if folder.parent.is_dir() else []
         raise ConfigError(f"there is no study {str(path)!r}{nearest(folder.name, beside)}")
-    sys.path.insert(0, str(path.resolve().parent))  # a study may import its neighbours, and not another's of their names
+    sys.path.insert(0, str(path.resolve().parent))  # a study may import its neighbours, not another's of the same name
     for neighbour in path.resolve().parent.glob("*.py"):
         sys.modules.pop(neighbour.stem, None)
     name = f"{path.resolve().parent.name}_{path.stem}"
@@ -86,16 +88,20 @@ def load_study(folder: Path) -> Study:
 
 def ablate(file: Path, workdir: Path, options: Options, watcher: Watcher, stop: Stop) -> Outcome:
     """Run what is missing of a study, and judge it. Raises execution.Stopped where a signal asks for it."""
-    study = load_study(file)
+    return run_study(load_study(file), file, workdir, options, watcher, stop)
+
+
+def run_study(study: Study, file: Path, workdir: Path, options: Options, watcher: Watcher, stop: Stop) -> Outcome:
+    """`ablate` for a Study that is there. file: where it stands, or would."""
     workdir.mkdir(parents=True, exist_ok=True)
     lock = Lock(workdir)
     try:
-        return _ablate(study, file, workdir, options, watcher, stop)
+        return _run(study, file, workdir, options, watcher, stop)
     finally:
         lock.release()
 
 
-def _ablate(study: Study, file: Path, workdir: Path, options: Options, watcher: Watcher, stop: Stop) -> Outcome:
+def _run(study: Study, file: Path, workdir: Path, options: Options, watcher: Watcher, stop: Stop) -> Outcome:
     folder = file.parent if file.suffix == ".py" else file
     if study.measure is None:
         refuse_unlogged(study.metrics)
@@ -103,7 +109,11 @@ def _ablate(study: Study, file: Path, workdir: Path, options: Options, watcher: 
     cells = workdir / "cells"
     launcher = (lambda seed: launch(file, options.tier, workdir, seed)) if study.launches else None
     execution = Execution(study, cells, watcher, stop, options.retry, launcher, options.execution)
-    arms = resolve(study, base, execution.with_vocab)
+    arms = resolve(study, base, execution.with_vocab, execution.seconds_a_step, matched_before(workdir, base))
+    if study.matched is not None:
+        knob = study.matched.by
+        found = {arm.name: {knob: flatten(arm.config)[knob]} for arm in arms}
+        write_json(workdir / MATCHED, {"base": base.digest(), "arms": found})
     count = options.seeds or study.seeds_of(options.tier)
     first = TRIAL_SEEDS if options.explore or options.tier == "smoke" else 0
     seeds = range(first, first + count)
@@ -111,7 +121,7 @@ def _ablate(study: Study, file: Path, workdir: Path, options: Options, watcher: 
     extended = study.looks == 2 and registered is not None and count == 2 * registered  # as was planned
     budget = {"seeds": registered if extended else count, "tier": options.tier, "base": base.digest()}
     registration = study.registration(budget)
-    name = folder.name if file.suffix != ".py" or file.name == FILE else file.stem
+    name = report.name_of(file)
     ledger = Ledger.open(workdir, {"name": name, "question": study.question}, registration, options.explore)
     planned = tuning_cells(study, arms, study.tuned) if study.tuned else []
     card = cost_card(study, arms, planned, seeds, execution)
@@ -125,7 +135,7 @@ def _ablate(study: Study, file: Path, workdir: Path, options: Options, watcher: 
     execution.run(reported, "report")
     ledger.look(count)
     table = table_of([*tuned, *reported], execution.folder, study.metrics, facts_of(card))
-    scope = scope_of(base, options.tier, bool(study.tuned))
+    scope = scope_of(study, base, options.tier)
     judged = verdicts(table, study.predictions, study.metric, options.tier, terms_of(study, seeds, choices, ledger))
     outcome = Outcome(
         study, name, options.tier, workdir, tuple(arms), card, table, tuple(choices), tuple(judged), scope, ledger
@@ -135,15 +145,25 @@ def _ablate(study: Study, file: Path, workdir: Path, options: Options, watcher: 
     return outcome
 
 
+def matched_before(workdir: Path, base: Config) -> dict[str, dict[str, int]]:
+    """What matching found at an earlier start, by arm; nothing where the base has changed since."""
+    path = workdir / MATCHED
+    found: dict[str, Any] = read_json(path) if path.is_file() else {"base": None}
+    return found["arms"] if found["base"] == base.digest() else {}
+
+
 def measure_launch(file: Path, workdir: Path, tier: Tier, seed: int) -> None:
     """What the process of one launch does: measure the cells of its seed, all arms, and nothing else."""
     study = load_study(file)
-    arms = resolve(study, base_config(study, file.parent if file.suffix == ".py" else file, tier))
+    base = base_config(study, file.parent if file.suffix == ".py" else file, tier)
+    arms = resolve(study, base, known=matched_before(workdir, base))
     mine = report_cells(arms, [{}] * len(arms), [seed])
     Execution(study, workdir / "cells", Silent(), Stop()).run(shuffled(mine, seed), "launch")
 
 
-def cost_card(study: Study, arms: Sequence[Arm], planned: Sequence[Cell], seeds: Sequence[int], execution: Execution) -> CostCard:
+def cost_card(
+    study: Study, arms: Sequence[Arm], planned: Sequence[Cell], seeds: Sequence[int], execution: Execution
+) -> CostCard:
     """Prices every cell by a few steps of its program; the report's cells at the first values of what is tuned."""
     first = {path: values[0] for path, values in study.tuned.items()}
     cells = [*planned, *report_cells(arms, [first] * len(arms), seeds)]
@@ -191,13 +211,11 @@ def facts_of(card: CostCard) -> dict[str, dict[str, Any]]:
     }
 
 
-def scope_of(base: Any, tier: Tier, tuned: bool) -> str:
-    """Over what the verdict speaks: the model, the data, the length of training."""
-    model, data = base.model, base.data
-    source = getattr(data.source, "name", data.source.kind)
-    words = [
-        f"{model.num_layers} layers, d {model.width}, {Path(str(source)).name}, {base.train.steps} steps",
-        "tuned" if tuned else "untuned",
-        f"tier {tier}",
-    ]
-    return " · ".join(words)
+def scope_of(study: Study, base: Config, tier: Tier) -> str:
+    """Over what the verdict speaks: the model, and of what is trained the data and how long."""
+    model, source = base.model, base.data.source
+    words = [f"{model.num_layers} layers, d {model.width}"]
+    if study.measure is None:
+        words[0] += f", {Path(str(getattr(source, 'name', source.kind))).name}, {base.train.steps} steps"
+        words.append("tuned" if study.tuned else "untuned")
+    return " · ".join([*words, f"tier {tier}"])

@@ -63,10 +63,18 @@ def base_config(study: Study, folder: Path, tier: Tier) -> Config:
         raise ConfigError(f"tiers: {tier}: {error}") from None
 
 
-def resolve(study: Study, base: Config, with_vocab: Callable[[Config], Config] = lambda config: config) -> list[Arm]:
+def resolve(
+    study: Study,
+    base: Config,
+    with_vocab: Callable[[Config], Config] = lambda config: config,
+    seconds_a_step: Callable[[Config], float] | None = None,
+    known: Mapping[str, Mapping[str, int]] | None = None,
+) -> list[Arm]:
     """Every arm, in the order of its levels.
 
-    with_vocab: gives a config the vocabulary of its data, which counts of parameters need.
+    with_vocab: gives a config the vocabulary of its data, which counts of parameters need. seconds_a_step: measures
+    a config's train step, for arms matched by wall time. known: what matching has found before, by arm: a measured
+    time would give other steps, and other cells, at each start.
     ConfigError where a level names no field or makes no config, where arms differ in more than is declared, or where
     no value of the matching knob comes near enough.
     """
@@ -77,7 +85,11 @@ def resolve(study: Study, base: Config, with_vocab: Callable[[Config], Config] =
         except ConfigError as error:
             raise ConfigError(f"arm {arm_name(levels)}: {error}") from None
     if study.matched is not None:
-        arms = [arms[0], *(match(arm, arms[0], study.matched) for arm in arms[1:])]
+        found, first = known or {}, arms[0]
+        arms = [
+            with_knobs(arm, found[arm.name]) if arm.name in found else match(arm, first, study.matched, seconds_a_step)
+            for arm in arms
+        ]
     refuse_undeclared(study, arms)
     return arms
 
@@ -119,9 +131,12 @@ def tokens(config: Config) -> int:
     return config.train.steps * config.train.batch_size * config.context
 
 
-def match(arm: Arm, reference: Arm, matched: Matched) -> Arm:
+def match(arm: Arm, reference: Arm, matched: Matched, seconds_a_step: Callable[[Config], float] | None = None) -> Arm:
     """The arm with the knob at the value that brings it nearest to the reference; monotone knobs only."""
-
+    if arm is reference:
+        return arm
+    if matched.equal == "seconds":
+        return match_seconds(arm, reference, seconds_a_step)
     measure = {"parameters": parameters, "flops": flops}[matched.equal]
 
     @cache
@@ -144,10 +159,21 @@ def match(arm: Arm, reference: Arm, matched: Matched) -> Arm:
             f"{matched.tolerance:.1%} of {target:,.0f} {matched.equal}: {best} misses it by {off:.1%}: take smaller "
             "steps, another knob, or a larger base"
         )
-    if best == start:
-        return arm
-    config = with_values(arm.config, {matched.by: best})
-    return replace(arm, config=config, consequences={matched.by: (start, best)})
+    return with_knobs(arm, {matched.by: best})
+
+
+def match_seconds(arm: Arm, reference: Arm, seconds_a_step: Callable[[Config], float] | None) -> Arm:
+    """The arm with as many steps as take as long as the reference's, by the speeds of now."""
+    assert seconds_a_step is not None
+    time = seconds_a_step(reference.config) * reference.config.train.steps
+    return with_knobs(arm, {"train.steps": max(1, round(time / seconds_a_step(arm.config)))})
+
+
+def with_knobs(arm: Arm, values: Mapping[str, int]) -> Arm:
+    """The arm with what matching found, and what that changed."""
+    before = flatten(arm.config)
+    changed = {path: (before.get(path), value) for path, value in values.items() if before.get(path) != value}
+    return replace(arm, config=with_values(arm.config, values), consequences=changed) if changed else arm
 
 
 def nearest_value(cost: Callable[[int], float | None], target: float, start: int, multiple: int) -> int:

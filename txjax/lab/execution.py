@@ -166,6 +166,11 @@ class Execution(Trainer):
                 found[key] = seconds_a_step(programs, data)
         return found
 
+    def seconds_a_step(self, config: Config) -> float:
+        """Of a config's train step, measured now."""
+        data = self.data(config)
+        return seconds_a_step(self.program(config, data), data)[1]
+
 
 @dataclass(frozen=True)
 class Trained:

@@ -148,6 +148,6 @@ def rhythm(config: Config) -> str:
         config,
         model=config.model.structure,
         optim=dataclasses.replace(config.optim, learning_rate=1.0, weight_decay=1.0),
-        train=dataclasses.replace(config.train, seed=0),
+        train=dataclasses.replace(config.train, seed=0, data_stream=0),
         data=dataclasses.replace(Config().data, context=config.context),
     ).digest()

@@ -73,7 +73,19 @@ def write_markdown(report: Document, folder: Path, name: str) -> None:
 
 
 def published_in(file: Path, tier: str) -> Path:
-    """experiments/NAME/results/TIER; ConfigError where the study has no folder of its own."""
-    if file.suffix == ".py" and file.name != "study.py":
+    """experiments/NAME/results/TIER, or STEM-TIER of a study beside it; ConfigError where there is no such folder."""
+    if file.suffix != ".py":
+        return file / RESULTS / tier
+    if not (file.parent / "study.py").is_file():
         raise ConfigError(f"--publish needs a study with a folder of its own: move {file} to experiments/NAME/study.py")
-    return (file.parent if file.suffix == ".py" else file) / RESULTS / tier
+    return file.parent / RESULTS / (tier if file.name == "study.py" else f"{file.stem}-{tier}")
+
+
+def name_of(file: Path) -> str:
+    """What a study is called: its folder's name, with the file's where it is not the folder's own."""
+    if file.suffix != ".py":
+        return file.resolve().name
+    folder = file.resolve().parent
+    if file.name == "study.py":
+        return folder.name
+    return f"{folder.name}-{file.stem}" if (folder / "study.py").is_file() else file.stem

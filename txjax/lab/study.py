@@ -59,13 +59,20 @@ class Prediction:
 class Matched:
     """What is held equal between arms, and the knob that the lab turns for it, a config path of a whole number.
 
-    multiple: the knob goes in steps of it (a width in multiples of the heads, say).
+    equal: parameters, FLOPs of the whole training, or its wall time, whose knob is train.steps. Tokens are equal where
+    steps, batch and context are. multiple: the knob goes in steps of it (a width in multiples of the heads, say).
     """
 
-    equal: Literal["parameters", "flops"]
+    equal: Literal["parameters", "flops", "seconds"]
     by: str
     multiple: int = 1
     tolerance: float = 0.005
+
+    def __post_init__(self) -> None:
+        if self.equal not in ("parameters", "flops", "seconds"):
+            raise ConfigError(f"matched: equal must be parameters, flops or seconds, got {self.equal!r}")
+        if self.equal == "seconds" and self.by != "train.steps":
+            raise ConfigError(f"matched: wall time is matched by train.steps, got {self.by!r}")
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,23 @@ def start(command: Sequence[str]) -> dict[str, Any]:
         "devices": {
             "platform": device.platform,
             "kind": device.device_kind,
+            "processor": processor(),
             "count": jax.device_count(),
             "processes": jax.process_count(),
         },
     }
+
+
+def processor() -> str:
+    """The CPU as its maker calls it, and how many of it this process may use."""
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
+    except OSError:  # not a Linux
+        pass
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{name}, {cores} cores"
 
 
 def code_version(package: Path) -> dict[str, Any]:

@@ -136,6 +136,7 @@ def program_key(config: Config) -> str:
         train=dataclasses.replace(
             train,
             seed=0,
+            data_stream=0,
             evaluate_every=None,
             evaluate_batch_size=None,
             checkpoint_every=None,

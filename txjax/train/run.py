@@ -59,7 +59,7 @@ def new_batches(config: Config, dataset: Dataset) -> TrainBatches:
     return TrainBatches(
         dataset.train,
         batch_size=config.train.batch_size,
-        seed=config.train.seed,
+        seed=config.train.seed + (config.train.data_stream << 32),
         shuffle=config.data.shuffle,
         process_index=jax.process_index(),
         process_count=jax.process_count(),

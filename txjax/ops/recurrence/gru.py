@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 from txjax.ops.recurrence.sequence import Cell, run, split, wide
 
 
-def gru_gates(x_3H: Float[Array, "*N 3 H"], p_3H: Float[Array, "*N 3 H"]) -> Float[Array, "*N 4 H"]:
+def gru_gates(x_3H: Float[Array, "... 3 H"], p_3H: Float[Array, "... 3 H"]) -> Float[Array, "... 4 H"]:
     """x_r + p_r, x_z + p_z, x_n and p_n, for the projected inputs x, biases included, and p = h w + b."""
     x_3H = wide(x_3H)
     return jnp.concatenate([x_3H[..., :2, :] + p_3H[..., :2, :], x_3H[..., 2:, :], p_3H[..., 2:, :]], axis=-2)

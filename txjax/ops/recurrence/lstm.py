@@ -18,14 +18,14 @@ class LSTMState(NamedTuple):
     cell_BH: Float[Array, "B H"]
 
 
-def lstm_gates(x_4H: Float[Array, "*N 4 H"], p_4H: Float[Array, "*N 4 H"]) -> Float[Array, "*N 4 H"]:
+def lstm_gates(x_4H: Float[Array, "... 4 H"], p_4H: Float[Array, "... 4 H"]) -> Float[Array, "... 4 H"]:
     """x + p, for the projected inputs x of i, f, g and o, biases included, and p = h w."""
     return wide(x_4H) + p_4H
 
 
 def lstm_step(state: LSTMState, gates_B4H: Float[Array, "B 4 H"]) -> LSTMState:
-    """c' = f c + i g and h' = o tanh(c'), where i, f, o are the sigmoid and g is the tanh of their gates. Hochreiter and
-    Schmidhuber 1997; f: Gers et al. 2000.
+    """c' = f c + i g and h' = o tanh(c'), where i, f, o are the sigmoid and g is the tanh of their gates. Hochreiter
+    and Schmidhuber 1997; f: Gers et al. 2000.
     """
     write_BH, keep_BH, new_BH, show_BH = split(gates_B4H)
     cell_BH = jax.nn.sigmoid(keep_BH) * state.cell_BH + jax.nn.sigmoid(write_BH) * jnp.tanh(new_BH)

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 from txjax.ops.recurrence.sequence import Cell, run, wide
 
 
-def rnn_gate(x_H: Float[Array, "*N H"], p_H: Float[Array, "*N H"]) -> Float[Array, "*N H"]:
+def rnn_gate(x_H: Float[Array, "... H"], p_H: Float[Array, "... H"]) -> Float[Array, "... H"]:
     """x + p, for the projected input x, bias included, and p = h w."""
     return wide(x_H) + p_H
 

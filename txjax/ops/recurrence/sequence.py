@@ -59,7 +59,8 @@ def run(
         starts_BT, real_BT = boundaries(segments_BT)
         marks_TB1 = starts_BT.T[..., None], real_BT.T[..., None]
     loop = Loop(cell, unroll, jax.config.jax_default_matmul_precision)  # type: ignore[attr-defined]
-    last, h_TBH = _scan(loop, jnp.swapaxes(x_BTX, 0, 1), initial, w_HX, b_X, marks_TB1)
+    scanned: Any = _scan(loop, jnp.swapaxes(x_BTX, 0, 1), initial, w_HX, b_X, marks_TB1)
+    last, h_TBH = scanned
     if marks_TB1 is not None:
         h_TBH = jnp.where(marks_TB1[1], h_TBH, 0.0)
     return jnp.swapaxes(h_TBH, 0, 1), last
@@ -77,7 +78,7 @@ def wide(a: Array) -> Array:
     return a.astype(jnp.promote_types(a.dtype, jnp.float32))
 
 
-def split(gates_GH: Float[Array, "*N G H"]) -> list[Float[Array, "*N H"]]:
+def split(gates_GH: Float[Array, "... G H"]) -> list[Float[Array, "... H"]]:
     """Each gate. Not by indexing, whose gradient is padded with zeros to all gates and added up."""
     gates = lax.split(gates_GH, (1,) * gates_GH.shape[-2], axis=gates_GH.ndim - 2)
     return [gate_1H.squeeze(-2) for gate_1H in gates]

@@ -1,0 +1,93 @@
+"""Twenty studies of nothing: both arms are the same model, on other orders of the data. How often is there a verdict?
+
+  python scripts/same_against_same.py [--studies=20] [--out=experiments/same_against_same]
+
+An honest lab says "reproduced" or "reversed" in 5 % of them at most: of 20, in 3 at most but for 1.6 % of the time
+(binomial). A study whose arms differ in nothing that is computed has to say "identical".
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import platform
+import shutil
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import binom
+
+from txjax.cli import prepare_process
+from txjax.config import Config, Data, Optim, Train
+from txjax.lab import Prediction, Study, difference, final
+from txjax.lab.ablate import Options, run_study
+from txjax.lab.execution import Silent
+from txjax.lab.verdicts import Verdict
+from txjax.models import presets
+from txjax.store.provenance import processor
+from txjax.train.stop import Stop
+
+LEVEL = 0.05
+BASE = Config(
+    model=presets.gpt2(width=16, num_layers=1, num_heads=2, context=16, init="fan_in"),
+    data=Data(source="python", tokenizer="bytes"),  # type: ignore[arg-type]
+    optim=Optim(learning_rate=1e-2),
+    train=Train(steps=60, batch_size=8, evaluate_every=None),
+)
+
+
+def study(factor: str, levels: tuple[Any, Any]) -> Study:
+    return Study(
+        question="Is a model better than itself?",
+        base=BASE,
+        factors={factor: levels},
+        tuned={} if factor != "train.data_stream" else {"optim.learning_rate": (3e-3, 1e-2, 3e-2)},
+        metric=final("test/loss"),
+        predictions=[Prediction("one better than itself", difference(*levels))],
+    )
+
+
+def judge(name: str, one: Study, folder: Path) -> Verdict:
+    outcome = run_study(one, Path(f"{name}.py"), folder / name, Options(), Silent(), Stop())
+    print(outcome.verdicts[0].line(name), flush=True)
+    return outcome.verdicts[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--studies", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=Path("experiments/same_against_same"))
+    options = parser.parse_args()
+    prepare_process()
+    folder = Path(tempfile.mkdtemp())
+    identical = judge("same data", study("train.keep_last", (1, 2)), folder)
+    pairs = [(2 * k + 1, 2 * k + 2) for k in range(options.studies)]
+    found = [judge(f"streams {a} and {b}", study("train.data_stream", (a, b)), folder) for a, b in pairs]
+    shutil.rmtree(folder)
+    wrong = sum(verdict.word in ("reproduced", "reversed") for verdict in found)
+    most = int(binom.ppf(0.975, options.studies, LEVEL))
+    facts = {
+        "command": f"python scripts/same_against_same.py --studies={options.studies}",
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("txjax", "jax", "numpy")},
+        },
+        "hardware": processor(),
+        "same_data": identical.label,
+        "verdicts": [{"p": v.p, "label": v.label, "mean": v.mean, "low": v.low, "high": v.high} for v in found],
+        "wrong": wrong,
+        "most_in_the_band": most,
+    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "results.json").write_text(json.dumps(facts, indent=2) + "\n")
+    print(f"{wrong} of {options.studies} gave a verdict; the binomial band allows {most}. Same data: {identical.label}")
+    if wrong > most or identical.word != "identical":
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

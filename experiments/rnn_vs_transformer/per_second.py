@@ -25,5 +25,5 @@ def get_study() -> Study:
         question="What do an LSTM and a Transformer learn from text, a second?",
         factors={"arm": arms},
         matched=Matched("seconds", by="train.steps"),
-        predictions=[Prediction("an LSTM learns less", difference("lstm", "transformer"), claim="C42")],
+        predictions=[Prediction("an LSTM learns less", difference("lstm", "transformer"), claim="C46c")],
     )

@@ -7,7 +7,7 @@ import pytest
 
 from txjax.config import Config
 from txjax.lab import Prediction, Study, area_under, at, difference, final, interaction, log_ratio, slope, steps_to
-from txjax.lab.contrasts import bind
+from txjax.lab.contrasts import bind, describe
 from txjax.lab.study import digest
 from txjax.lab.table import Seed
 from txjax.schema import ConfigError
@@ -125,3 +125,14 @@ def test_what_falls_back_is_lower_where_learning_is_faster_as_steps_are():
     fast = [{"step": s, "val/accuracy": min(1.0, s / 50)} for s in range(1, 101)]
     slow = [{"step": s, "val/accuracy": s / 200} for s in range(1, 101)]
     assert metric.fallback.read(fast, 100).value < metric.fallback.read(slow, 100).value
+
+
+def test_a_contrast_of_a_function_is_registered_by_its_source():
+    def own(seed: Seed) -> float:
+        return seed.mean()
+
+    assert "return seed.mean()" in describe(slope(own, over="model.num_layers"))
+    assert describe(slope(own, over="model.num_layers")) == describe(slope(own, over="model.num_layers"))
+    assert describe(slope(difference("post", "pre"), "x")) == (
+        "Slope(of=Difference(high='post', low='pre', over=None), over='x')"
+    )

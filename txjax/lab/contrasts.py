@@ -5,6 +5,7 @@ A study of n seeds gives n numbers for each, so that every test is a one-sample 
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -128,8 +129,14 @@ def bind(contrast: Any, factors: Factors) -> Contrast:
 
 
 def describe(contrast: Any) -> str:
-    """Text that changes when the contrast does: what registration hashes."""
-    return repr(contrast) if hasattr(contrast, "bind") else inspect.getsource(contrast).strip()
+    """Text that changes when the contrast does: what registration hashes. A function is described by its source, since
+    its name would be the same and its address another at each start.
+    """
+    if not hasattr(contrast, "bind"):
+        return inspect.getsource(contrast).strip()
+    fields = [(f.name, getattr(contrast, f.name)) for f in dataclasses.fields(contrast)]
+    shown = [f"{name}={describe(value) if name == 'of' else repr(value)}" for name, value in fields]
+    return f"{type(contrast).__name__}({', '.join(shown)})"
 
 
 def named(factors: Factors, name: str) -> str:

@@ -73,7 +73,7 @@ def _equation_depths(eqn: Any, arguments: list[int]) -> list[int]:
         each = [_depths(branch.jaxpr, arguments[1:]) for branch in params["branches"]]
         return [max(arguments[0], *outputs) for outputs in zip(*each, strict=True)]
     if name == "scan":
-        return _scan_depths(params, arguments)
+        return _scan_depths(eqn, arguments)
     for inner in params.values():
         inner = getattr(inner, "jaxpr", inner)
         if hasattr(inner, "eqns") and len(inner.invars) == len(arguments):
@@ -81,14 +81,25 @@ def _equation_depths(eqn: Any, arguments: list[int]) -> list[int]:
     return [1 + max(arguments, default=0)] * len(eqn.outvars)
 
 
-def _scan_depths(params: dict[str, Any], arguments: list[int]) -> list[int]:
-    consts, carried = params["num_consts"], params["num_carry"]
-    fixed, carry, sliced = arguments[:consts], arguments[consts : consts + carried], arguments[consts + carried :]
+def _scan_depths(eqn: Any, arguments: list[int]) -> list[int]:
+    """Which arguments are constants and which the carry is told by ranks, since jax 0.12 has no counts of them: what is
+    sliced, and what is stacked, has one axis more outside than inside.
+    """
+    body = eqn.params["jaxpr"].jaxpr
+    sliced = sum(_rank(outer) > _rank(inner) for outer, inner in zip(eqn.invars, body.invars, strict=True))
+    stacked = sum(_rank(outer) > _rank(inner) for outer, inner in zip(eqn.outvars, body.outvars, strict=True))
+    carried = len(body.outvars) - stacked
+    consts = len(body.invars) - sliced - carried
+    fixed, carry, rows = arguments[:consts], arguments[consts : consts + carried], arguments[consts + carried :]
     outputs: list[int] = []
-    for _ in range(params["length"]):
-        outputs = _depths(params["jaxpr"].jaxpr, fixed + carry + sliced)
+    for _ in range(eqn.params["length"]):
+        outputs = _depths(body, fixed + carry + rows)
         carry = outputs[:carried]
     return carry + outputs[carried:]
+
+
+def _rank(variable: Any) -> int:
+    return len(variable.aval.shape)
 
 
 def forward_program(model: Model, batch_size: int, length: int) -> Any:
@@ -102,8 +113,8 @@ def forward_program(model: Model, batch_size: int, length: int) -> Any:
 
 
 def forward_flops(model: Model, batch_size: int, length: int) -> int:
-    """Matrix-product FLOPs of one forward pass over a batch, head included, scores counted in full (not halved for
-    the causal mask).
+    """Matrix-product FLOPs of one forward pass over a batch, head included, as its program computes them: plain
+    attention counts all scores, the recomputed form leaves out most of what causality hides.
     """
     return matmul_flops(forward_program(model, batch_size, length))
 

@@ -10,10 +10,11 @@ import jaxtyping
 import pytest
 
 DEVICES = "--xla_force_host_platform_device_count"
+QUICK = "--xla_backend_optimization_level"  # most tests compile more than they compute
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if DEVICES not in (flags := os.environ.get("XLA_FLAGS", "")):
-    os.environ["XLA_FLAGS"] = f"{flags} {DEVICES}=8".strip()
+    os.environ["XLA_FLAGS"] = f"{flags} {DEVICES}=8 {QUICK}=0".strip()
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 

@@ -11,10 +11,14 @@ demo:  ## set up, then train a small GPT on text, evaluate it and sample from it
 	$(BIN)/txjax demo
 
 check: lint  ## lint, types and the quick tests, for every day
-	$(BIN)/pytest -n 2 -m "not slow and not device" $(QUICK)
+	$(BIN)/pytest -n 2 -m "not slow and not long and not device" $(QUICK)
 
-test: lint  ## everything: lint, types and all tests
+test: lint  ## lint, types and all tests but the long ones
 	$(BIN)/pytest -n 2
+
+test-long:  ## the tests that take half a minute each: whole studies, populations and searches, killed and resumed
+	@scripts/setup dev $(PYTHON)
+	$(BIN)/pytest -n 2 -m long
 
 lint:  ## lint and types
 	@scripts/setup dev $(PYTHON)
@@ -39,4 +43,4 @@ clean:  ## remove .venv and caches; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help demo check test lint bench bugs claims clean
+.PHONY: help demo check test test-long lint bench bugs claims clean

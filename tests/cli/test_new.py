@@ -31,7 +31,7 @@ def words(command: str) -> list[str]:
     return command.split()[1:]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_guide_s_own_study_runs_from_its_first_command_to_a_line_of_verdict(folder: Path):
     new, smoke, whole = map(words, COMMANDS)
     assert smoke == [*whole, "--tier=smoke"]

@@ -127,7 +127,7 @@ def test_four_seeds_give_an_estimate_with_the_reason(tmp_path: Path):
     assert line.startswith("verdict: estimate") and "4 seeds, a verdict needs 6" in line
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_as_a_group_only_the_missing_cells_run_and_verdicts_are_those_of_an_uninterrupted_run(
     done: tuple[Path, Ended], tmp_path: Path
 ):
@@ -147,7 +147,7 @@ def test_killed_as_a_group_only_the_missing_cells_run_and_verdicts_are_those_of_
     assert len(list(cells.glob("*/result.json"))) > len(before)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_studies_do_not_mix_in_one_folder(done: tuple[Path, Ended], tmp_path: Path):
     study = write(tmp_path)
     process = start(*ablate(tmp_path, study))

@@ -83,6 +83,7 @@ def folders(folder: Path) -> list[Path]:
     return sorted((folder / "cells").iterdir())
 
 
+@pytest.mark.long
 def test_a_member_has_the_rows_of_its_single_run(alone: Path, together: Path):
     """Values within 1e-4: the same float32 operations, in batched matrix products that add in another order, and Adam
     divides by the root of small second moments."""
@@ -111,6 +112,7 @@ def test_a_member_is_read_on_as_a_run_of_its_own(together: Path):
     assert figures[0] == figures[1]
 
 
+@pytest.mark.long
 def test_seeds_and_rates_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     counted = chex.assert_max_traces(n=1)
     real = group_module.make_train_step
@@ -135,6 +137,7 @@ class StopAt(Stop):
         return self.left < 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", [(), ("seed=1",)], ids=["all", "some ended meanwhile"])
 def test_a_population_cut_short_goes_on_as_one_to_the_same_bits(tmp_path: Path, together: Path, lost: Sequence[str]):
     with pytest.raises(Stopped):

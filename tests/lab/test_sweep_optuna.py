@@ -125,7 +125,7 @@ def test_a_trial_that_fails_takes_no_other_and_is_tried_again_on_request(
     assert kept is not None and kept.error is not None and "Traceback" in kept.error
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_workers_search_together(tmp_path: Path, optuna: Any):
     words = [f"--sweep={SPACE}", f"--workdir={tmp_path / 'out'}", "--engine=optuna", "--trials=6", "--workers=2"]
     ended = end(start("sweep", config_of(tmp_path), *words))
@@ -134,7 +134,7 @@ def test_two_workers_search_together(tmp_path: Path, optuna: Any):
     assert [t.state.name for t in course(tmp_path, 6).study().get_trials()] == ["COMPLETE"] * 6
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_jobs_by_submitit(tmp_path: Path):
     pytest.importorskip("submitit", reason='the extra "sweep" is not installed')
     words = ["--sweep=train.seed=0,1,2", f"--workdir={tmp_path / 'out'}", "--workers=2"]

@@ -70,7 +70,7 @@ class Recorder:
 
     def evaluate(self, step: int, params: Any) -> Evaluation:
         self.notes.append(("evaluate", step))
-        return Evaluation(self.losses.pop(0), 1)
+        return Evaluation(self.losses.pop(0), 0.0, 1)
 
     def sample(self, step: int, params: Any) -> None:
         self.notes.append(("sample", step))

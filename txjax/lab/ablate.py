@@ -214,8 +214,13 @@ def facts_of(card: CostCard) -> dict[str, dict[str, Any]]:
 def scope_of(study: Study, base: Config, tier: Tier) -> str:
     """Over what the verdict speaks: the model, and of what is trained the data and how long."""
     model, source = base.model, base.data.source
-    words = [f"{model.num_layers} layers, d {model.width}"]
+    known = {"model.num_layers": f"{model.num_layers} layers", "model.width": f"d {model.width}"}
     if study.measure is None:
-        words[0] += f", {Path(str(getattr(source, 'name', source.kind))).name}, {base.train.steps} steps"
-        words.append("tuned" if study.tuned else "untuned")
-    return " · ".join([*words, f"tier {tier}"])
+        known |= {
+            "data.source": Path(str(getattr(source, "name", source.kind))).name,
+            "train.steps": f"{base.train.steps} steps",
+        }
+    varied = {path for levels in study.arms for path in study.settings(levels)}
+    setting = ", ".join(word for path, word in known.items() if path not in varied)
+    tuned = [] if study.measure else ["tuned" if study.tuned else "untuned"]
+    return " · ".join([setting, *tuned, f"tier {tier}"])

@@ -6,9 +6,10 @@ QUICK := tests/config tests/data tests/ops tests/test_import_order.py  # what ne
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo:  ## set up, then train a small GPT on text, evaluate it and sample from it
+demo:  ## set up, train a small GPT on text and sample from it, then run a small study
 	@scripts/setup demo $(PYTHON)
 	$(BIN)/txjax demo
+	$(BIN)/txjax ablate experiments/causal_mask --tier=smoke
 
 check: lint  ## lint, types and the quick tests, for every day
 	$(BIN)/pytest -n 2 -m "not slow and not long and not device" $(QUICK)

@@ -109,8 +109,9 @@ def test_a_prediction_edited_after_the_first_run_gets_an_effect_and_no_verdict(d
         ("norm_placement", "norm_placment", "model.norm_placment is not a field, did you mean 'norm_placement'"),
         ('{{"model.norm_placement": ("pre", "post")}}', TWO_THINGS, "undeclared settings"),
         ('area_under("train/loss")', 'area_under("train/lss")', "a run logs no 'train/lss', did you mean 'train/loss'"),
+        ('"train.steps": 5', '"train.steps": 10_000_000', "more than the 15 of its tier: lower train.steps to"),
     ],
-    ids=["a misspelt field", "a misspelt path", "arms that differ in two things", "an unknown metric"],
+    ids=["a misspelt field", "a misspelt path", "arms that differ in two things", "an unknown metric", "too long"],
 )  # fmt: skip
 def test_a_mistake_in_a_study_is_one_sentence(tmp_path: Path, old: str, new: str, message: str):
     assert old in STUDY
@@ -118,6 +119,7 @@ def test_a_mistake_in_a_study_is_one_sentence(tmp_path: Path, old: str, new: str
     (ended,) = session(ablate(tmp_path, study, "--seeds=2"))
     assert ended.code == 2, ended.err
     assert message in ended.err and len(ended.err.strip().splitlines()) == 1
+    assert not (tmp_path / "out" / "study.json").exists()  # it may be mended, and has registered nothing
 
 
 def test_four_seeds_give_an_estimate_with_the_reason(tmp_path: Path):

@@ -93,6 +93,8 @@ def test_a_prediction_of_at_least_needs_its_number():
         {"metric": final("val/loss")},
         {"tuned": {"optim.learning_rate": (1e-3, 1e-2)}},
         {"looks": 2},
+        {"measure": lambda config, seed: {"loss": 1.0}},
+        {"probe": lambda trained: {"loss": 1.0}},
     ],
 )
 def test_registration_changes_with_whatever_a_verdict_rests_on(changes: dict[str, Any]):
@@ -125,6 +127,14 @@ def test_what_falls_back_is_lower_where_learning_is_faster_as_steps_are():
     fast = [{"step": s, "val/accuracy": min(1.0, s / 50)} for s in range(1, 101)]
     slow = [{"step": s, "val/accuracy": s / 200} for s in range(1, 101)]
     assert metric.fallback.read(fast, 100).value < metric.fallback.read(slow, 100).value
+
+
+def test_the_settings_behind_a_level_are_registered_and_not_its_name_alone():
+    def of(width: int) -> str:
+        levels = {"small": {"model.width": 32}, "large": {"model.width": width}}
+        return digest(study(factors={"size": levels}, predictions=[]).registration({"seeds": 8}))
+
+    assert of(64) == of(64) != of(128)
 
 
 def test_a_contrast_of_a_function_is_registered_by_its_source():

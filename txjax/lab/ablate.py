@@ -122,13 +122,14 @@ def _run(study: Study, file: Path, workdir: Path, options: Options, watcher: Wat
     budget = {"seeds": registered if extended else count, "tier": options.tier, "base": base.digest()}
     registration = study.registration(budget)
     name = report.name_of(file)
-    ledger = Ledger.open(workdir, {"name": name, "question": study.question}, registration, options.explore)
     planned = tuning_cells(study, arms, study.tuned) if study.tuned else []
     card = cost_card(study, arms, planned, seeds, execution)
     for line in card.lines():
         watcher.say(line)
     if not options.anyway:
         card.refuse(MINUTES[options.tier])
+    # not before: a study that is refused as too long may be changed as it is told to
+    ledger = Ledger.open(workdir, {"name": name, "question": study.question}, registration, options.explore)
     choices, tuned = tune(study, arms, planned, execution, watcher) if study.tuned else ((), [])
     chosen = [choice.tuned for choice in choices] or [{} for _ in arms]
     reported = report_cells(arms, chosen, seeds)

@@ -62,7 +62,7 @@ class Ledger:
         if latest is None:
             return []
         old, new = self.data["registration"], latest["registration"]
-        return [name for name in old if old[name] != new.get(name)]
+        return [name for name in new if old.get(name) != new[name]]
 
     def look(self, seeds: int) -> None:
         """Note that results over so many seeds have been seen; the same ones seen again are one look."""

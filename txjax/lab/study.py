@@ -194,13 +194,23 @@ class Study:
                 for p in self.predictions
             ],
             "metric": self.metric.name,
-            "factors": {name: [str(level) for level in levels] for name, levels in self.levels.items()},
+            "factors": {name: self._spelt_out(name) for name in self.levels},
             "tuned": {name: list(values) for name, values in self.tuned.items()},
             "tuned_by": self.chosen_by.name,
             "tuning_seeds": self.tuning_seeds if self.tuned else 0,
             "looks": self.looks,
+            "measured": [describe(own) for own in (self.measure, self.probe) if own is not None],
             "matched": None if self.matched is None else dataclasses.asdict(self.matched),
             "budget": dict(budget),
+        }
+
+    def _spelt_out(self, factor: str) -> dict[str, Any]:
+        """What each level of a factor sets, as text."""
+        options = self.factors[factor]
+        if not isinstance(options, Mapping):
+            return {str(level): str(level) for level in options}
+        return {
+            str(level): {path: str(value) for path, value in settings.items()} for level, settings in options.items()
         }
 
 

@@ -54,7 +54,7 @@ def maps_of(heads: int) -> int:
 def by_powers(width: int = 512) -> tuple[float, float]:
     """(a, b) of a layer's forward FLOPs a n + b n^2, from its program at two lengths; the head is left out."""
     every_score = Attention(num_heads=8, implementation="plain")  # others skip what causality hides
-    model = decoder(width=width, num_layers=1, vocab_size=1, attention=every_score, tied_head=False)
+    model = decoder(width=width, num_layers=1, vocab_size=1, attention=every_score, head="linear")
     at = {n: forward_flops(model, 1, n) - 2 * n * width for n in (512, 1024)}
     b = (at[1024] - 2 * at[512]) / (1024**2 - 2 * 512**2)
     return at[512] / 512 - 512 * b, b

@@ -43,7 +43,7 @@ def post_norm_trunk() -> float:
 
 def jacobian_less_identity(placement: str) -> float:
     """Of a layer of one feed-forward, d y / d x against I + d f / d x, for one token."""
-    model = decoder(norm_placement=placement, mixer="none", num_layers=1, position="none", tied_head=False)
+    model = decoder(norm_placement=placement, mixer="none", num_layers=1, position="none", head="linear")
     params, token = parameters(model), Batch(tokens=jnp.zeros((1, 1), jnp.int32))
 
     def outputs(x_D: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -89,7 +89,7 @@ def packed_without_mask() -> float:
 @identity("C18", "the loss of a block has no gradient in the block before it")
 def blocks_are_apart() -> float:
     """Blocks of one text are rows of a batch; each token occurs once, so that embeddings tell them apart."""
-    model, half = decoder(tied_head=False), LENGTH // 2
+    model, half = decoder(head="linear"), LENGTH // 2
     params, rows = parameters(model), TOKENS.reshape(2, half)
 
     def second(table_VD: jax.Array) -> jax.Array:

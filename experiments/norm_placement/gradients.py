@@ -23,7 +23,7 @@ def get_study() -> Study:
     model = Model(width=64, num_layers=2, vocab_size=VOCAB, context=32, attention=Attention(num_heads=4), init="fan_in")
     return Study(
         question="How does the gradient of the last feed-forward's weights at the start depend on the depth?",
-        base=Config(model=with_values(model, {"position": "none", "tied_head": False})),
+        base=Config(model=with_values(model, {"position": "none", "head": "linear"})),
         factors={"model.norm_placement": ("pre", "post"), "model.num_layers": DEPTHS},
         metric=final("gradient", transform="log"),
         measure=measure,

@@ -225,7 +225,7 @@ def test_flags_that_are_easy_to_get_wrong(flag: str, read: Any):
 
 
 def test_a_flag_may_be_a_bare_switch_and_the_last_of_two_counts():
-    assert override(Config(), ["--noconfig.model.tied_head"]).model.tied_head is False
+    assert override(Config(), ["--noconfig.model.attention.qkv_bias"]).model.attention.qkv_bias is False
     assert override(Config(), ["--config.model.attention.qk_norm"]).model.attention.qk_norm is True
     assert override(Config(), ["--config.train.steps=1", "--config.train.steps=2"]).train.steps == 2
     assert override(Config(), ["--config.train.seed", "-1"]).train.seed == -1

@@ -45,6 +45,9 @@ class Bigram:
     def knobs(self) -> Knobs:
         return Knobs(jnp.ones(()), jnp.zeros(()))
 
+    def inputs(self, rows: int, length: int) -> Batch:
+        return Batch(tokens=jax.ShapeDtypeStruct((rows, length), jnp.int32))
+
     def apply(
         self,
         params: Any,
@@ -68,6 +71,9 @@ class Bigram:
 
     def step(self, params: Any, tokens: jax.Array, cache: Any) -> tuple[jax.Array, Any]:
         return self.unembed(params, params["table"][tokens]), cache + 1
+
+    def rows(self, cache: Any, rows_B: jax.Array) -> Any:
+        return cache[rows_B]
 
 
 def counting(start: int, rows: int = 8, length: int = 12) -> Batch:

@@ -66,7 +66,7 @@ def closed_form(model: Model) -> int:
     )
     table = {"learned": model.context * D, "sinusoidal": 0, "rope": 0, "alibi": 0, "none": 0}[model.position.kind]
     last_norm = 0 if model.norm_placement == "post" else norm(D)
-    return V * D + table + sum(layers) + last_norm + (0 if model.tied_head else D * V)
+    return V * D + table + sum(layers) + last_norm + (0 if model.head.tied else D * V)
 
 
 @every_variant
@@ -182,7 +182,7 @@ def test_without_partitionable_draws_initialisation_refuses():
 
 @pytest.mark.bug("huggingface/transformers#11364", "T110")
 def test_a_tied_head_is_the_embedding():
-    tied = Decoder(put(BASES["llama"], "tied_head", True))
+    tied = Decoder(put(BASES["llama"], "head", "tied"))
     params = tied.init(KEY)
     assert "head" not in params
     hidden = jnp.ones((1, 32))

@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from txjax.config import Attention, Layer, Model
 from txjax.nn.feedforwards.dense import Dense
+from txjax.nn.heads.linear import LinearHead
 from txjax.nn.initialisations import Normal
 from txjax.ops.norms import RMSNorm
 from txjax.ops.positions import Rope
@@ -31,7 +32,7 @@ BASES = {
         feedforward=Dense(hidden=40, activation="swiglu", bias=False),
         norm=RMSNorm(),
         position=Rope(),
-        tied_head=False,
+        head=LinearHead(),
         init=Normal(scale_residual=False),
         **SIZES,
     ),

@@ -32,7 +32,7 @@ ROPE = Model(
     context=CONTEXT,
     attention=Attention(num_heads=2),
     position=Rope(),
-    tied_head=False,  # with large weights a tied one says the last token again and again
+    head="linear",  # with large weights a tied one says the last token again and again
 )
 GROUPED = Attention(num_heads=4, num_kv_heads=2)
 MODELS = {

@@ -113,7 +113,7 @@ def test_a_file_comes_out_as_it_went_in(file: File, path: Path, tmp_path: Path):
 def test_the_real_file_comes_out_as_it_went_in(corpora: Path, tmp_path: Path):
     real = corpora / "stories260K" / "stories260K.bin"
     read = llama2c.read(real)
-    assert (read.model.width, read.model.num_layers, read.model.num_kv_heads, read.model.tied_head) == (64, 5, 4, True)
+    assert (read.model.width, read.model.num_layers, read.model.num_kv_heads, read.model.head.tied) == (64, 5, 4, True)
     llama2c.write(tmp_path / "out.bin", read)
     assert (tmp_path / "out.bin").read_bytes() == real.read_bytes()
 

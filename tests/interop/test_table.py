@@ -42,7 +42,7 @@ MODELS = {
     "scanned": model_of(),
     "periods": model_of(num_layers=6, pattern=(LOCAL, Layer())),
     "first layers": model_of(num_layers=8, first_layers=(Layer(), LOCAL), pattern=(LOCAL, Layer(), Layer())),
-    "tied head": model_of(tied_head=True),
+    "tied head": model_of(head="tied"),
 }
 
 

@@ -31,7 +31,7 @@ def get_study():
 
 
 TWO_THINGS = """{{"arm": {{
-    "pre": {{"model.norm_placement": "pre"}}, "post": {{"model.norm_placement": "post", "model.tied_head": False}},
+    "pre": {{"model.norm_placement": "pre"}}, "post": {{"model.norm_placement": "post", "model.head": "linear"}},
 }}}}"""
 
 

@@ -13,6 +13,7 @@ import pytest
 from txjax.batch import Batch
 from txjax.config import Attention, Layer, Model
 from txjax.models import Decoder
+from txjax.nn.embeddings.tokens import Tokens
 from txjax.nn.feedforwards.none import NoFeedForward
 from txjax.nn.mixers.none import NoMixer
 from txjax.ops.positions import Alibi, Rope
@@ -122,10 +123,8 @@ def test_in_the_parallel_topology_both_sublayers_read_the_same_stream():
 
 
 def test_embeddings_are_scaled_by_the_square_root_of_the_width_on_request():
-    plain, scaled = (
-        apply(replace(MODEL, position=Rope(), embedding_scale=scale), capture=("embedded",)).captured["embedded"][0]
-        for scale in ("none", "sqrt_width")
-    )
+    models = (replace(MODEL, position=Rope(), embedding=Tokens(scale=scale)) for scale in ("none", "sqrt_width"))
+    plain, scaled = (apply(model, capture=("embedded",)).captured["embedded"][0] for model in models)
     np.testing.assert_allclose(scaled, 4 * plain, rtol=1e-6)
 
 

@@ -70,7 +70,7 @@ def test_a_preset_that_there_is_not_is_refused_with_the_nearest(name: str, neare
 def test_what_the_presets_of_a_family_are():
     gpt1, gpt2, llama = (presets.named(name) for name in ("gpt1", "gpt2", "llama3.1-8b"))
     assert (gpt1.norm_placement, gpt2.norm_placement, llama.norm_placement) == ("post", "pre", "pre")
-    assert (gpt1.position.kind, gpt2.norm.kind, gpt2.tied_head, gpt2.init.kind) == ("learned", "layer", True, "normal")
-    assert (llama.norm.kind, llama.tied_head, llama.num_kv_heads, llama.attention.num_heads) == ("rms", False, 8, 32)
+    assert (gpt1.position.kind, gpt2.norm.kind, gpt2.head.tied, gpt2.init.kind) == ("learned", "layer", True, "normal")
+    assert (llama.norm.kind, llama.head.tied, llama.num_kv_heads, llama.attention.num_heads) == ("rms", False, 8, 32)
     assert llama.position.scaling.kind == "llama3" and llama.position.theta == 500_000.0  # type: ignore[attr-defined]
     assert presets.gpt2(bias=False).feedforward.bias is False  # type: ignore[attr-defined]

@@ -33,7 +33,7 @@ def test_other_counts_borrow_every_second_slope_of_the_next_power(heads: int, sl
 
 
 def test_the_bias_falls_with_the_distance_from_each_rows_own_query():
-    bias = Alibi().bias(2)(jnp.array([[3], [1]]), jnp.arange(5))
+    bias = Alibi().bias(2, {}, causal=True)(jnp.array([[3], [1]]), jnp.arange(5))
     distance = np.array([[3, 2, 1, 0, 1], [1, 0, 1, 2, 3]])
     np.testing.assert_allclose(bias[:, :, 0], -np.array([[2**-4], [2**-8]]) * distance[:, None])
 
@@ -86,7 +86,8 @@ def test_every_position_has_a_code_of_its_own():
 def test_a_learned_table_is_read_at_the_positions():
     table = jnp.asarray(np.random.default_rng(0).standard_normal((6, 4)), jnp.float32)
     x, positions = jnp.ones((2, 3, 4)), jnp.array([[0, 1, 5], [2, 0, 1]])
-    assert Learned().tables(6) == {"table": (6, "context")} and Learned.bounded
+    assert Learned().tables(context=6, width=4, num_heads=2) == {"table": ((6, 4), ("context", "embed"))}
+    assert Learned.bounded
     np.testing.assert_allclose(Learned().embed(x, positions, {"table": table}), 1 + table[positions], rtol=1e-6)
 
 
@@ -94,7 +95,7 @@ def test_no_positions_are_none():
     x = jnp.ones((1, 2, 4))
     none = NoPosition()
     np.testing.assert_array_equal(none.embed(x, jnp.arange(2)[None], {}), x)
-    assert none.angles(jnp.arange(2)[None], 4) is None and none.bias(3) is None and none.tables(9) == {}
+    assert none.angles(jnp.arange(2)[None], 4) is None and none.bias(3, {}, causal=True) is None
 
 
 def test_what_does_not_fit_is_refused():

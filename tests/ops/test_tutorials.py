@@ -183,7 +183,7 @@ def test_a_model_of_pre_ln_blocks(causal: bool):
 
     params = {"embedding": {"w": embedding}, "final_norm": {"gain": gain, "bias": bias}, "head": {"w": head}}
     params = jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), params) | {"layers": parameters(layers)}
-    model = decoder(4 * WIDTH, activation="gelu", causal=causal, position=Sinusoidal(), tied_head=False)
+    model = decoder(4 * WIDTH, activation="gelu", causal=causal, position=Sinusoidal(), head="linear")
     ours = quick(lambda params: model.apply(params, Batch(tokens=tokens())).logits)(params)
     np.testing.assert_allclose(ours[0], logits, atol=1e-5 * np.abs(logits).max())
 

@@ -211,7 +211,7 @@ def test_a_tied_head_is_the_embedding_with_one_slot_in_the_optimizer():
     embedding = np.asarray(state.params["embedding"]["w"])
     assert not np.array_equal(embedding, start_state.params["embedding"]["w"])
     np.testing.assert_allclose(model.unembed(state.params, hidden)[0, 0], embedding.sum(1), atol=1e-6)
-    untied = Decoder(replace(MODEL, tied_head=False)).shapes()
+    untied = Decoder(replace(MODEL, head="linear")).shapes()
     assert untied["head"]["w"].shape == (8, V)
 
 

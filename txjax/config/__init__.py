@@ -7,7 +7,18 @@ that a config file needs one import line.
 from typing import TYPE_CHECKING, Any
 
 from txjax.config.data import Chunking, Data, Source, Tokenizer
-from txjax.config.model import Attention, FeedForward, Initialisation, Layer, Mixer, Model
+from txjax.config.model import (
+    Attention,
+    Cross,
+    Embedding,
+    Encoder,
+    FeedForward,
+    Head,
+    Initialisation,
+    Layer,
+    Mixer,
+    Model,
+)  # fmt: skip
 from txjax.config.optim import Group, Optim, Optimizer
 from txjax.config.root import Config
 from txjax.config.train import Log, Mesh, Train
@@ -20,7 +31,8 @@ if TYPE_CHECKING:  # the names that __getattr__ finds, for editors and type chec
     pass
 
 FAMILIES: tuple[type[Kind], ...] = (
-    Position, RopeScaling, Norm, Schedule, Mixer, FeedForward, Initialisation, Optimizer, Source, Tokenizer, Chunking,
+    Position, RopeScaling, Norm, Schedule, Embedding, Mixer, Cross, FeedForward, Head, Initialisation, Optimizer,
+    Source, Tokenizer, Chunking,
 )  # fmt: skip
 
 
@@ -35,7 +47,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Attention", "Chunking", "Config", "ConfigError", "Data", "FeedForward", "Group", "Initialisation", "Layer",
-    "Log", "Mesh", "Mixer", "Model", "Norm", "Optim", "Optimizer", "Position", "Schedule", "Section", "Source",
-    "Tokenizer", "Train", "difference", "flatten", "from_dict", "to_dict",
+    "Attention", "Chunking", "Config", "ConfigError", "Cross", "Data", "Embedding", "Encoder", "FeedForward", "Group",
+    "Head", "Initialisation", "Layer", "Log", "Mesh", "Mixer", "Model", "Norm", "Optim", "Optimizer", "Position",
+    "Schedule", "Section", "Source", "Tokenizer", "Train", "difference", "flatten", "from_dict", "to_dict",
 ]  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
+from jaxtyping import Array
+
 from txjax.ops.norms import LayerNorm, Norm
 from txjax.ops.positions import Learned, Position
 from txjax.schema import ConfigError, Kind, Section, require
@@ -41,6 +43,60 @@ class FeedForward(Kind, home="txjax.nn.feedforwards"):
 
     def validate(self, model: Model) -> None:
         """Refuse a model that this feed-forward cannot serve: raise ConfigError."""
+
+
+class Embedding(Kind, home="txjax.nn.embeddings"):
+    """How what a batch holds becomes vectors; a member also builds its module, `module()`.
+
+    reads: what batch.tokens holds: ids of a vocabulary, or vectors.
+    """
+
+    reads: ClassVar[Literal["ids", "vectors"]] = "ids"
+
+    def module(self, model: Model, name: str) -> Any:
+        """The flax module of this embedding; called with a Batch, and the table (V, D) of another one where it is
+        shared, it gives x_BTD and the table, or None where it has none.
+        """
+        raise NotImplementedError
+
+    def validate(self, model: Model) -> None:
+        """Refuse a model that this embedding cannot serve: raise ConfigError."""
+
+
+class Cross(Kind, home="txjax.nn.cross"):
+    """What brings the encoder's states into a layer of the decoder; a member also builds its module, `module()`."""
+
+    def module(self, model: Model, name: str) -> Any:
+        """The flax module of this sublayer; called with (x_BTD, context, layer, state)."""
+        raise NotImplementedError
+
+    def state(self, model: Model, batch: int, length: int) -> Any:
+        """What it keeps of `length` states of the encoder while decoding, in each of `batch` rows."""
+        return None
+
+    def validate(self, model: Model) -> None:
+        """Refuse a model that it cannot serve: raise ConfigError."""
+
+
+class Head(Kind, home="txjax.nn.heads"):
+    """What turns hidden states into logits; a member also builds its module, `module()`.
+
+    tied: whether it uses the embedding's table. generates: whether its logits are those of a next token.
+    """
+
+    tied: ClassVar[bool] = False
+    generates: ClassVar[bool] = True
+
+    def module(self, model: Model, name: str) -> Any:
+        """The flax module of this head; called with (hidden (..., D), table (V, D) or None), it gives logits."""
+        raise NotImplementedError
+
+    def pool(self, x_BTD: Array, segments_BT: Array | None) -> Array:
+        """The states that it makes logits of: all of them, or one a row, (B, 1, D)."""
+        return x_BTD
+
+    def validate(self, model: Model) -> None:
+        """Refuse a model that this head cannot serve: raise ConfigError."""
 
 
 Role = Literal["weight", "residual", "embedding"]
@@ -95,24 +151,43 @@ class Attention(Section):
 
 @dataclass(frozen=True)
 class Layer(Section):
-    """One layer of the pattern. What is left out is the model's own; the kind "none" leaves the sublayer out."""
+    """One layer of the pattern. What is left out is the model's own; the kind "none" leaves the sublayer out. cross:
+    in a decoder over an encoder alone.
+    """
 
     mixer: Mixer | None = None
+    cross: Cross | None = None
     feedforward: FeedForward | None = None
 
 
 @dataclass(frozen=True)
+class Encoder(Section):
+    """The stack that reads `batch.source`, whose last states the decoder's layers read; what is not said here is the
+    model's own.
+
+    embedding: shared with the decoder, or its own.
+    """
+
+    num_layers: int = 4
+    pattern: tuple[Layer, ...] = (Layer(),)
+    first_layers: tuple[Layer, ...] = ()
+    embedding: Literal["shared", "own"] = "shared"
+
+
+@dataclass(frozen=True)
 class Model(Section):
-    """A stack of layers between an embedding and a head.
+    """A stack of layers between an embedding and a head; with an encoder, the decoder over it.
 
     vocab_size: rows of the embedding; none: the tokenizer's.
     context: the longest sequence that the model is made for; rows of a learned position table.
+    causal: a token sees those before it alone. An encoder's tokens see all.
+    cross: how a decoder's layers read the encoder.
     pattern: the layers of one period; the stack repeats it num_layers / len(pattern) times.
     first_layers: layers before the first period (a dense layer before mixtures, say), part of num_layers.
+    embedding_norm: a norm on embedding and position, before the first layer.
     norm_placement: pre x+f(n(x)), post n(x+f(x)), sandwich x+n(f(n(x))), output x+n(f(x)).
     topology: sequential, or parallel: mixer and feed-forward both read the layer's input.
     residual: on x+f, off f, or a number a: x+a f.
-    embedding_scale: a factor on token embeddings: none, or sqrt_width (Vaswani et al. 2017, section 3.4).
     dropout, dropout_sites: one rate, and where it applies.
     dtype: of the computation; parameters, softmax, norms, angles and the loss are float32 whatever it is.
     matmul_precision: of float32 products on accelerators, whose default is faster and coarser than float32.
@@ -125,8 +200,12 @@ class Model(Section):
     vocab_size: int | None = None
     context: int = 128
     causal: bool = True
+    encoder: Encoder | None = None
+    embedding: Embedding = _default(Embedding, "tokens")
+    embedding_norm: bool = False
     attention: Attention = field(default_factory=Attention)
     mixer: Mixer = _default(Mixer, "attention")
+    cross: Cross = _default(Cross, "attention")
     feedforward: FeedForward = _default(FeedForward, "dense")
     pattern: tuple[Layer, ...] = (Layer(),)
     first_layers: tuple[Layer, ...] = ()
@@ -135,8 +214,7 @@ class Model(Section):
     norm_placement: Literal["pre", "post", "sandwich", "output"] = "pre"
     topology: Literal["sequential", "parallel"] = "sequential"
     residual: Literal["on", "off"] | float = "on"
-    embedding_scale: Literal["none", "sqrt_width"] = "none"
-    tied_head: bool = True
+    head: Head = _default(Head, "tied")
     logit_softcap: float | None = None
     dropout: float = 0.0
     dropout_sites: tuple[Literal["embedding", "attention", "residual"], ...] = ("embedding", "attention", "residual")
@@ -162,7 +240,31 @@ class Model(Section):
         for layer in self.layers:
             self.mixer_of(layer).validate(self)
             self.feedforward_of(layer).validate(self)
+            if self.encoder is not None:
+                self.cross_of(layer).validate(self)
+        self.embedding.validate(self)
+        self.head.validate(self)
+        if self.encoder is not None:
+            try:
+                self.encoder_model.check()
+            except ConfigError as error:
+                raise ConfigError(f"encoder: {error}") from None
         self.position.validate(head_dim=self.head_dim, width=self.width, num_heads=self.attention.num_heads)
+
+    @property
+    def encoder_model(self) -> Model:
+        """The encoder as a model."""
+        assert self.encoder is not None
+        own = self.encoder
+        return replace(
+            self,
+            encoder=None,
+            num_layers=own.num_layers,
+            pattern=own.pattern,
+            first_layers=own.first_layers,
+            causal=False,
+            head=Head.members()["none"](),
+        )
 
     @property
     def structure(self) -> Model:
@@ -211,6 +313,9 @@ class Model(Section):
 
     def mixer_of(self, layer: Layer) -> Mixer:
         return layer.mixer or self.mixer
+
+    def cross_of(self, layer: Layer) -> Cross:
+        return layer.cross or self.cross
 
     def feedforward_of(self, layer: Layer) -> FeedForward:
         return layer.feedforward or self.feedforward

@@ -77,6 +77,8 @@ class Mesh(Section):
         ("gates", None),
         ("kernel", None),
         ("context", None),
+        ("types", None),
+        ("buckets", None),
         ("layers", None),
     )
     activation_rules: tuple[tuple[str, str | None], ...] = (

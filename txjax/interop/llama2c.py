@@ -70,7 +70,7 @@ class Header(NamedTuple):
             context=self.context,
             eps=EPS,
             vocab_size=abs(self.vocab),
-            tied_head=self.vocab > 0,
+            head="tied" if self.vocab > 0 else "linear",  # type: ignore[arg-type]
             position=Rope(theta=THETA, pairs="interleaved"),
         )
 
@@ -120,7 +120,7 @@ def write(path: Path, weights: Weights) -> None:
     try:
         with open(temporary, "wb") as file:
             file.write(np.array(header, "<i4").tobytes())
-            for tensor in _in_order(tensors, weights.rotation or _rotation(model.config), model.config.tied_head):
+            for tensor in _in_order(tensors, weights.rotation or _rotation(model.config), model.config.head.tied):
                 file.write(np.ascontiguousarray(tensor, "<f4").data)
         os.replace(temporary, path)
     except OSError as error:
@@ -144,7 +144,7 @@ def _header(model: Model) -> Header:
     """The header of a model; ConfigError over the fields of which the layout knows only one value."""
     hidden = model.feedforward.width(model.width) if isinstance(model.feedforward, Dense) else 1
     heads = model.attention.num_heads, model.num_kv_heads
-    vocab = model.vocab if model.tied_head else -model.vocab
+    vocab = model.vocab if model.head.tied else -model.vocab
     header = Header(model.width, hidden, model.num_layers, *heads, vocab, model.context)
     refused = [
         f"model.{field}={theirs!r} and not {ours!r}"

@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import partial_eval
 
-from txjax.batch import Batch
 from txjax.config import Config
 from txjax.models import build
-from txjax.models.costs import count_parameters, forward_flops
+from txjax.models.costs import count_parameters, forward_flops, training_inputs
 from txjax.nn.parameters import path_name
 from txjax.schema import difference
 from txjax.train.state import hyper, initial_state
@@ -102,9 +100,9 @@ def step_operations(config: Config) -> Operations:
     The body of a scan counts once an iteration; what nothing depends on does not count.
     """
     model = build(config.model)
-    shape = jax.ShapeDtypeStruct((config.train.batch_size, config.context), jnp.int32)
+    batch = training_inputs(model, config.train.batch_size, config.context)
     step = jax.make_jaxpr(make_train_step(model, config))(
-        jax.eval_shape(lambda: initial_state(config, model)), Batch(tokens=shape, targets=shape), hyper(config, model)
+        jax.eval_shape(lambda: initial_state(config, model)), batch, hyper(config, model)
     )
     return _operations(step.jaxpr, 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Array, Float, Int
@@ -18,13 +19,17 @@ Cache = Any
 @pytree
 class Outputs:
     """hidden: what unembed makes logits of. logits: None where the caller asked for hidden alone. aux: losses of the
-    model's own, by name, each a sum over tokens. captured: the intermediates that were asked for, by name.
+    model's own, by name, each a sum over tokens. captured: the intermediates that were asked for, by name. figures:
+    numbers to be logged, by name. updates: a part of the parameters' tree, with the values that parameters which no
+    gradient moves have after a step of training.
     """
 
     hidden: Float[Array, "B T D"]
     logits: Float[Array, "B T V"] | None
     aux: dict[str, Array]
     captured: dict[str, Any]
+    figures: dict[str, Array] = field(default_factory=dict)
+    updates: Any = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -45,6 +50,10 @@ class Model(Protocol):
 
     def knobs(self) -> Knobs:
         """The config's own numbers, as values and not as constants of a program."""
+        ...
+
+    def inputs(self, rows: int, length: int) -> Batch:
+        """Shapes and types of a batch that the model reads, without targets: as many tokens of source as of text."""
         ...
 
     def apply(
@@ -72,6 +81,10 @@ class Model(Protocol):
 
     def step(self, params: Params, tokens: Int[Array, " B"], cache: Cache) -> tuple[Float[Array, "B V"], Cache]:
         """Read one token more in each row. The caller keeps within cache_len."""
+        ...
+
+    def rows(self, cache: Cache, rows_B: Int[Array, " C"]) -> Cache:
+        """The cache of these rows, in this order; one may come more than once."""
         ...
 
 

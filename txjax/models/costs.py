@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -104,12 +105,18 @@ def _rank(variable: Any) -> int:
 
 def forward_program(model: Model, batch_size: int, length: int) -> Any:
     """The jaxpr of one forward pass over a batch, head included."""
-    tokens = jax.ShapeDtypeStruct((batch_size, length), jnp.int32)
 
-    def forward(params: Any, tokens: Any) -> Any:
-        return model.apply(params, Batch(tokens=tokens)).logits
+    def forward(params: Any, batch: Batch) -> Any:
+        return model.apply(params, batch).logits
 
-    return jax.make_jaxpr(forward)(model.shapes(), tokens).jaxpr
+    return jax.make_jaxpr(forward)(model.shapes(), model.inputs(batch_size, length)).jaxpr
+
+
+def training_inputs(model: Model, batch_size: int, length: int) -> Batch:
+    """Shapes of a batch with a target for each state that the model makes logits of."""
+    inputs = model.inputs(batch_size, length)
+    hidden = jax.eval_shape(lambda params: model.apply(params, inputs, unembed=False).hidden, model.shapes())
+    return dataclasses.replace(inputs, targets=jax.ShapeDtypeStruct(hidden.shape[:2], jnp.int32))
 
 
 def forward_flops(model: Model, batch_size: int, length: int) -> int:
@@ -136,8 +143,8 @@ def memory(model: Model, config: Config) -> dict[str, float]:
     moments = jax.eval_shape(config.optim.optimizer.direction(model.axes()).init, shapes)
 
     def cache(tokens: int) -> float:
-        prompt = Batch(tokens=jnp.zeros((1, 1), jnp.int32))
-        return _bytes(jax.eval_shape(lambda params: model.prefill(params, prompt, tokens)[1], shapes))
+        prompt = model.inputs(1, 1)
+        return _bytes(jax.eval_shape(lambda params, batch: model.prefill(params, batch, tokens)[1], shapes, prompt))
 
     rows = config.train.batch_size // config.train.accumulation
     tokens = rows * config.context
@@ -155,11 +162,11 @@ def memory(model: Model, config: Config) -> dict[str, float]:
 def saved_activations(model: Model, batch_size: int, length: int) -> float:
     """Bytes that a forward pass up to the hidden states leaves for the backward pass, under the config's remat."""
 
-    def pullback(params: Any, tokens: Any) -> Any:
-        return jax.vjp(lambda p: model.apply(p, Batch(tokens=tokens), unembed=False).hidden, params)[1]
+    def pullback(params: Any, batch: Batch) -> Any:
+        return jax.vjp(lambda p: model.apply(p, batch, unembed=False).hidden, params)[1]
 
     shapes = model.shapes()
-    saved = jax.eval_shape(pullback, shapes, jax.ShapeDtypeStruct((batch_size, length), jnp.int32))
+    saved = jax.eval_shape(pullback, shapes, model.inputs(batch_size, length))
     return max(_bytes(saved) - _bytes(shapes), 0.0)  # the parameters are among what is saved
 
 

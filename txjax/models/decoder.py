@@ -1,9 +1,11 @@
-"""A decoder-only language model: embedding, positions, a stack of layers, a final norm, a head."""
+"""A Transformer, or whatever its layers are: embedding, positions, a stack of layers, a final norm, a head. Alone it is
+a decoder, or with causal=false an encoder; with model.encoder it is a decoder over an encoder.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,65 +18,105 @@ from txjax.batch import Batch
 from txjax.config import Layer
 from txjax.config import Model as ModelConfig
 from txjax.models.base import Outputs, Params, check_length
-from txjax.nn.context import Context, Knobs, constrain, sow
+from txjax.nn.context import KEPT, Context, Knobs, constrain, sow
 from txjax.nn.linear import Table
 from txjax.nn.norm import Norm
-from txjax.nn.parameters import declare, initialise, is_spec
+from txjax.nn.parameters import initialise, is_spec, path_name
 from txjax.nn.stack import stack
-from txjax.ops.linear import linear
-from txjax.ops.masks import Causal, Mask, SameSegment
+from txjax.ops.masks import Causal, Mask, Padding, Prefix, SameSegment
 from txjax.schema import ConfigError
 
 
 class Cache(NamedTuple):
-    """lengths_B: tokens cached in each row. states: of the layers."""
+    """lengths_B: tokens cached in each row. states: of the layers. memory_BS: which of the encoder's states are real,
+    or None where there is no encoder.
+    """
 
     lengths_B: Array
     states: Any
+    memory_BS: Array | None = None
 
 
 class DecoderModule(nn.Module):
-    """From tokens to hidden states; declares every parameter of the decoder."""
+    """From a batch to hidden states; declares every parameter of the decoder, and of an encoder under it."""
 
     model: ModelConfig
 
     @nn.compact
     def __call__(
-        self, tokens_BT: Int[Array, "B T"], positions_BT: Int[Array, "#B T"], context: Context, states: Any = None
+        self,
+        batch: Batch,
+        positions_BT: Int[Array, "#B T"],
+        context: Context,
+        states: Any = None,
+        table_VD: Float[Array, "V D"] | None = None,
     ) -> tuple[Float[Array, "B T D"], Any]:
+        """table_VD: of embeddings that are shared with another stack, or None."""
         model = self.model
-        # gathered over fsdp as every weight is; looked up in its shards, the rows would have to be laid out anew
-        table_VD = constrain(Table(model, model.vocab, "vocab", name="embedding")(), "vocab", "embed")
-        x_BTD = table_VD[tokens_BT].astype(model.dtype)
-        if model.embedding_scale == "sqrt_width":
-            x_BTD = x_BTD * jnp.asarray(math.sqrt(model.width), x_BTD.dtype)
+        x_BTD, table_VD = model.embedding.module(model, "embedding")(batch, table_VD)
+        heads = model.attention.num_heads
         tables = {
-            name: Table(model, rows, axis, leaf=name, name="position")()
-            for name, (rows, axis) in model.position.tables(model.context).items()
+            name: Table(model, shape, axes, leaf=name, name="position")()
+            for name, (shape, axes) in model.position.tables(
+                context=model.context, width=model.width, num_heads=heads
+            ).items()
         }
         x_BTD = model.position.embed(x_BTD, positions_BT, tables)
+        if model.embedding_norm:
+            x_BTD = Norm(model.norm, name="embedding_norm")(x_BTD)
         if "embedding" in model.dropout_sites:
             x_BTD = context.drop(x_BTD, "embedding", 0)
         x_BTD = constrain(x_BTD, "batch", "length", "embed")
         sow(self, context, "embedded", x_BTD)
+        if model.encoder is not None and batch.source is not None:
+            context = self.encoded(batch, context, table_VD)
+        context = replace(
+            context,
+            angles=model.position.angles(positions_BT, model.head_dim),
+            bias=model.position.bias(heads, tables, causal=model.causal),
+        )
         x_BTD, states = stack(model, x_BTD, context, states)
         if model.norm_placement != "post":  # a post-norm stack has normalised its stream already
             x_BTD = Norm(model.norm, name="final_norm")(x_BTD)
-        if not model.tied_head:
-            Head(model, name="head")()  # declared here, used by Decoder.unembed
-        return x_BTD, states
+        hidden_BTD = model.head.pool(x_BTD, batch.segments)
+        if self.is_initializing():  # declared here, used by Decoder.unembed
+            model.head.module(model, "head")(hidden_BTD, table_VD)
+        return hidden_BTD, states
+
+    def encoded(self, batch: Batch, context: Context, table_VD: Array | None) -> Context:
+        """The context with the encoder's last states in it."""
+        encoder = self.model.encoder_model
+        source = Batch(tokens=batch.source, segments=batch.source_segments)
+        own = Context(
+            context.knobs,
+            mask=mask_of(encoder, source),
+            segments=source.segments,
+            key=None if context.key is None else jax.random.fold_in(context.key, ENCODER),
+            train=context.train,
+            capture=context.capture,
+        )
+        positions = jnp.arange(batch.source.shape[1])[None]
+        shared = table_VD if self.model.encoder.embedding == "shared" else None  # type: ignore[union-attr]
+        memory_BSD, _ = DecoderModule(encoder, name="encoder")(source, positions, own, None, shared)
+        return replace(context, memory=memory_BSD, memory_mask=memory_mask(batch.source_segments))
 
 
-class Head(nn.Module):
-    """The matrix from hidden states to logits, where it is not the embedding's."""
+ENCODER = 0x656E63  # folded into the key of dropout: the layers of both stacks have the same numbers
 
-    model: ModelConfig
 
-    @nn.compact
-    def __call__(self) -> Float[Array, "D V"]:
-        model = self.model
-        std = model.init.spread("weight", model.width, model.num_layers)
-        return declare(self, "w", (model.width, model.vocab), ("embed", "vocab"), std=std)
+def mask_of(model: ModelConfig, batch: Batch) -> Mask | None:
+    """Who may see whom in a pass over whole sequences."""
+    mask = Causal() if model.causal else None
+    if batch.prefix is not None and mask is not None:
+        mask = mask | Prefix(jnp.asarray(batch.prefix))
+    if batch.segments is None:
+        return mask
+    own = SameSegment(jnp.asarray(batch.segments))
+    return own if mask is None else mask & own
+
+
+def memory_mask(source_segments: Array | None) -> Mask | None:
+    return None if source_segments is None else Padding(jnp.asarray(source_segments) > 0)
 
 
 @dataclass(frozen=True)
@@ -121,36 +163,52 @@ class Decoder:
     ) -> Outputs:
         T = batch.tokens.shape[1]
         check_length(T, self.config.max_length, "a sequence")
+        self._check_source(batch)
         positions_BT = jnp.arange(T)[None] if batch.positions is None else batch.positions
-        angles, bias = self._positions(positions_BT)
         context = Context(
             knobs=knobs or self.knobs(),
-            angles=angles,
-            mask=self._mask(batch),
-            bias=bias,
+            mask=mask_of(self.config, batch),
             segments=batch.segments,
             key=key if self.config.dropout > 0 else None,
+            train=key is not None,
             capture=capture,
         )
-        (hidden_BTD, _), captured = self._run(params, batch.tokens, positions_BT, context)
+        (hidden_BTD, _), kept = self._run(params, batch, positions_BT, context)
         logits = self.unembed(params, hidden_BTD) if unembed else None
-        return Outputs(hidden_BTD, logits, aux={}, captured=captured)
+        return Outputs(
+            hidden_BTD,
+            logits,
+            aux=by_leaf(kept["losses"], jnp.sum),
+            captured=kept["captured"],
+            figures=by_leaf(kept["figures"], jnp.mean),
+            updates=kept["updates"],
+        )
 
     def unembed(self, params: Params, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
-        w_DV = params["embedding"]["w"].T if self.config.tied_head else params["head"]["w"]
-        with jax.default_matmul_precision(self.config.matmul_precision):
-            logits = linear(hidden, w_DV).astype(jnp.float32)
+        model = self.config
+        table_VD = params["embedding"]["w"] if model.head.tied else None
+        with jax.default_matmul_precision(model.matmul_precision):
+            head = model.head.module(model, "head")
+            logits = head.apply({"params": params.get("head", {})}, hidden, table_VD).astype(jnp.float32)
         cap = self.config.logit_softcap
         return logits if cap is None else cap * jnp.tanh(logits / cap)
 
-    def empty_cache(self, batch: int, cache_len: int) -> Cache:
-        """A cache of no tokens with room for cache_len in each of `batch` rows."""
+    def inputs(self, rows: int, length: int) -> Batch:
+        tokens = jax.ShapeDtypeStruct((rows, length), jnp.int32)
+        return Batch(tokens=tokens, source=None if self.config.encoder is None else tokens)
+
+    def empty_cache(self, batch: int, cache_len: int, source_len: int = 0) -> Cache:
+        """A cache of no tokens with room for cache_len in each of `batch` rows, and for source_len of the encoder's
+        states.
+        """
         check_length(cache_len, self.config.max_length, "a cache")
         model = self.config
 
         def states(layer: Layer, count: int) -> Any:
             """Those of `count` layers, stacked."""
-            one = model.mixer_of(layer).state(model, batch, cache_len)
+            one = {"mixer": model.mixer_of(layer).state(model, batch, cache_len)}
+            if model.encoder is not None:
+                one["cross"] = model.cross_of(layer).state(model, batch, source_len)
             return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), one)
 
         first = tuple(states(layer, 1) for layer in model.first_layers)
@@ -164,55 +222,83 @@ class Decoder:
         lengths_B = (
             jnp.full(B, T, jnp.int32) if batch.segments is None else (batch.segments > 0).sum(1, dtype=jnp.int32)
         )
-        cache = self.empty_cache(B, cache_len)
+        self._check_source(batch)
+        cache = self.empty_cache(B, cache_len, 0 if batch.source is None else batch.source.shape[1])
         hidden_BTD, states = self._cached(params, batch, jnp.arange(T)[None], cache.states, None)
         last_BD = jnp.take_along_axis(hidden_BTD, jnp.maximum(lengths_B - 1, 0)[:, None, None], axis=1)[:, 0]
-        return self.unembed(params, last_BD), Cache(lengths_B, states)
+        memory_BS = None
+        if batch.source is not None:
+            real = jnp.ones(batch.source.shape, bool) if batch.source_segments is None else batch.source_segments > 0
+            memory_BS = jnp.asarray(real)
+        return self.unembed(params, last_BD), Cache(lengths_B, states, memory_BS)
 
     def step(self, params: Params, tokens: Int[Array, " B"], cache: Cache) -> tuple[Float[Array, "B V"], Cache]:
         lengths_B = cache.lengths_B
         one_each = Batch(tokens=tokens[:, None])
-        hidden_BTD, states = self._cached(params, one_each, lengths_B[:, None], cache.states, lengths_B)
-        return self.unembed(params, hidden_BTD[:, 0]), Cache(lengths_B + 1, states)
+        hidden_BTD, states = self._cached(
+            params, one_each, lengths_B[:, None], cache.states, lengths_B, cache.memory_BS
+        )
+        return self.unembed(params, hidden_BTD[:, 0]), cache._replace(lengths_B=lengths_B + 1, states=states)
+
+    def rows(self, cache: Cache, rows_B: Int[Array, " C"]) -> Cache:
+        states = jax.tree.map(lambda x: x[:, rows_B], cache.states)  # layers first
+        memory_BS = None if cache.memory_BS is None else cache.memory_BS[rows_B]
+        return Cache(cache.lengths_B[rows_B], states, memory_BS)
 
     def _cached(
-        self, params: Params, batch: Batch, positions_BT: Array, states: Any, offset_B: Array | None
+        self,
+        params: Params,
+        batch: Batch,
+        positions_BT: Array,
+        states: Any,
+        offset_B: Array | None,
+        memory_BS: Array | None = None,
     ) -> tuple[Array, Any]:
         """A pass that reads and writes the cache. Slots after a row's length hold padding, which causality hides
         until a later token overwrites it; a state of fixed size never takes padding in.
         """
-        angles, bias = self._positions(positions_BT)
-        context = Context(self.knobs(), angles, Causal(), bias, batch.segments, offset=offset_B)
-        return self._run(params, batch.tokens, positions_BT, context, states)[0]
+        if not (self.config.causal and self.config.head.generates):
+            raise ConfigError(f"a model with causal={self.config.causal}, head={self.config.head.kind} writes no text")
+        mask: Mask = Causal() if batch.prefix is None else Causal() | Prefix(jnp.asarray(batch.prefix))
+        context = Context(
+            self.knobs(),
+            mask=mask,
+            segments=batch.segments,
+            offset=offset_B,
+            memory_mask=None if memory_BS is None else Padding(memory_BS),
+        )
+        return self._run(params, batch, positions_BT, context, states)[0]
 
     def _run(
-        self, params: Params, tokens_BT: Array, positions_BT: Array, context: Context, states: Any = None
+        self, params: Params, batch: Batch, positions_BT: Array, context: Context, states: Any = None
     ) -> tuple[tuple[Array, Any], dict[str, Any]]:
         with jax.default_matmul_precision(self.config.matmul_precision):
-            out, variables = self.module.apply(
-                {"params": params}, tokens_BT, positions_BT, context, states, mutable=["captured"]
-            )
-        return out, variables.get("captured", {})  # type: ignore[return-value]
+            out, kept = self.module.apply({"params": params}, batch, positions_BT, context, states, mutable=list(KEPT))
+        return out, {name: kept.get(name, {}) for name in KEPT}  # type: ignore[return-value]
 
-    def _positions(self, positions_BT: Array) -> tuple[Any, Any]:
-        model = self.config
-        angles = model.position.angles(positions_BT, model.head_dim)
-        return angles, model.position.bias(model.attention.num_heads)
+    def _check_source(self, batch: Batch) -> None:
+        """An encoder wants a source, and nothing else can read one."""
+        if (self.config.encoder is None) != (batch.source is None):
+            wanted = "no batch.source" if self.config.encoder is None else "batch.source, what its encoder reads"
+            raise ConfigError(f"a model with encoder={'none' if self.config.encoder is None else 'set'} needs {wanted}")
+        if batch.source is not None:
+            check_length(batch.source.shape[1], self.config.max_length, "a source")
 
-    def _mask(self, batch: Batch) -> Mask | None:
-        mask = Causal() if self.config.causal else None
-        if batch.segments is None:
-            return mask
-        own = SameSegment(jnp.asarray(batch.segments))
-        return own if mask is None else mask & own
+
+def by_leaf(tree: Any, reduce: Callable[[Array], Array]) -> dict[str, Array]:
+    """The leaves of one name, of all layers, reduced to a number."""
+    found: dict[str, list[Array]] = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        found.setdefault(path_name(path).rpartition("/")[2], []).append(jnp.ravel(leaf))
+    return {name: reduce(jnp.concatenate(leaves)) for name, leaves in found.items()}
 
 
 @lru_cache(maxsize=64)
 def declared(config: ModelConfig) -> Any:
     """The specs of a decoder; kept, since a study asks for those of one structure again and again."""
 
-    def init(tokens_BT: Array) -> Any:
-        module = DecoderModule(config)
-        return module.init(jax.random.key(0), tokens_BT, tokens_BT, Context(Decoder(config).knobs()))
+    def init(batch: Batch) -> Any:
+        positions = jnp.zeros((1, 1), jnp.int32)
+        return DecoderModule(config).init(jax.random.key(0), batch, positions, Context(Decoder(config).knobs()))
 
-    return jax.eval_shape(init, jax.ShapeDtypeStruct((1, 1), jnp.int32))["params"]
+    return jax.eval_shape(init, Decoder(config).inputs(1, 1))["params"]

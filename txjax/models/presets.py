@@ -14,6 +14,7 @@ from typing import Any
 from txjax.config import Attention, Mixer, Model
 from txjax.nn.feedforwards.dense import Dense
 from txjax.nn.feedforwards.none import NoFeedForward
+from txjax.nn.heads.linear import LinearHead
 from txjax.nn.initialisations import FanIn, Normal
 from txjax.nn.mixers.gru import GRU
 from txjax.nn.mixers.lstm import LSTM
@@ -85,7 +86,7 @@ def llama(
         "feedforward": Dense(hidden=hidden, activation="swiglu", bias=False),
         "norm": RMSNorm(eps=eps),
         "position": Rope(theta=theta),
-        "tied_head": False,
+        "head": LinearHead(),
         "init": Normal(scale_residual=False),
     }
     return Model(width=width, num_layers=num_layers, context=context, **fields | more)
@@ -101,7 +102,7 @@ def recurrent(mixer: Mixer, width: int = 128, num_layers: int = 2, *, context: i
         "position": NoPosition(),
         "norm": NoNorm(),
         "residual": "off",
-        "tied_head": False,
+        "head": LinearHead(),
         "init": FanIn(),
     }
     return Model(width=width, num_layers=num_layers, context=context, **fields | more)

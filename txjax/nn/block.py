@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 from jaxtyping import Array, Float
@@ -13,8 +14,9 @@ from txjax.nn.norm import Norm
 
 
 class Block(nn.Module):
-    """pre: x + f(n(x)); post: n(x + f(x)); sandwich: x + n(f(n(x))); output: x + n(f(x)), for f the mixer, then for f
-    the feed-forward; in the parallel topology both read the same x.
+    """pre: x + f(n(x)); post: n(x + f(x)); sandwich: x + n(f(n(x))); output: x + n(f(x)), for f the mixer, then over an
+    encoder for f the cross sublayer, then for f the feed-forward; in the parallel topology mixer and feed-forward read
+    the same x.
     """
 
     model: Model
@@ -26,14 +28,23 @@ class Block(nn.Module):
     ) -> tuple[Float[Array, "B T D"], State | None]:
         mixer, feedforward = self.model.mixer_of(self.layer), self.model.feedforward_of(self.layer)
         entry_BTD = x_BTD
+        after: dict[str, Any] = {}
         if mixer.kind != "none":
 
             def mix(y: Array) -> Array:
-                nonlocal state
-                y, state = mixer.module(self.model, mixer.kind)(y, context, layer, state)
+                own = None if state is None else state.part("mixer")
+                y, after["mixer"] = mixer.module(self.model, mixer.kind)(y, context, layer, own)
                 return y
 
             x_BTD = self.join(x_BTD, self.branch("mixer", mix, x_BTD, context, layer), "mixer")
+        if self.model.encoder is not None and (cross := self.model.cross_of(self.layer)).kind != "none":
+
+            def read(y: Array) -> Array:
+                own = None if state is None else state.part("cross")
+                y, after["cross"] = cross.module(self.model, "cross")(y, context, layer, own)
+                return y
+
+            x_BTD = self.join(x_BTD, self.branch("cross", read, x_BTD, context, layer), "cross")
         if feedforward.kind != "none":
             parallel = self.model.topology == "parallel"
 
@@ -44,7 +55,7 @@ class Block(nn.Module):
             x_BTD = self.join(x_BTD, y_BTD, "feedforward")
         x_BTD = constrain(x_BTD, "batch", "length", "embed")
         sow(self, context, "residual", x_BTD)
-        return x_BTD, state
+        return x_BTD, None if state is None else state.with_parts(after)
 
     def branch(
         self, name: str, f: Callable[[Array], Array], x_BTD: Array, context: Context, layer: Array | int

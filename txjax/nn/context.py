@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from flax.linen import spmd
 from jaxtyping import Array, Float, Int
 
@@ -13,7 +15,7 @@ from txjax.ops.dropout import dropout
 from txjax.ops.masks import Bias, Mask
 from txjax.ops.pytree import pytree, static
 
-SITES = {"embedding": 0, "attention": 1, "mixer": 2, "feedforward": 3}
+SITES = {"embedding": 0, "attention": 1, "mixer": 2, "feedforward": 3, "cross": 4, "cross_attention": 5}
 
 
 @pytree
@@ -31,7 +33,9 @@ class Knobs:
 class Context:
     """angles, mask, bias: of the positions, made once for all layers. segments: documents packed into each row, from
     1, and 0 on padding; None where every token is real and of one document. offset: tokens cached in each row before
-    this pass, or None where nothing is. key: of dropout, or None where it is off. capture: names of what to sow.
+    this pass, or None where nothing is. memory: the encoder's last states, in a pass that reads them; memory_mask:
+    which of them are real. key: of dropout, or None where it is off. train: whether this pass is a training step's.
+    capture: names of what to sow.
     """
 
     knobs: Knobs
@@ -40,7 +44,10 @@ class Context:
     bias: Bias | None = None
     segments: Int[Array, "B T"] | None = None
     offset: Int[Array, " B"] | None = None
+    memory: Float[Array, "B S D"] | None = None
+    memory_mask: Mask | None = None
     key: Array | None = None
+    train: bool = static(default=False)
     capture: tuple[str, ...] = static(default=())
 
     def dropout_of(self, site: str, layer: Array | int) -> tuple[Array, Array] | None:
@@ -81,8 +88,38 @@ class State(NamedTuple):
 
         return self._replace(stacked=jax.tree.map(put, self.stacked, new))
 
+    def part(self, name: str) -> State:
+        """Of one sublayer, where `stacked` is a dict of them."""
+        return self._replace(stacked=self.stacked[name])
+
+    def with_parts(self, parts: Mapping[str, State]) -> State:
+        """With the states of those sublayers replaced."""
+        return self._replace(stacked=self.stacked | {name: part.stacked for name, part in parts.items()})
+
 
 def sow(module: nn.Module, context: Context, name: str, value: Any) -> None:
     """Keep an intermediate value for the caller, if it asked for it."""
     if name in context.capture:
         module.sow("captured", name, value)
+
+
+def _latest(old: Any, new: Any) -> Any:
+    return new
+
+
+def add_loss(module: nn.Module, name: str, value: Float[Array, ""]) -> None:
+    """A loss of the layer's own, weighted and summed over the tokens of the batch: training adds it to the model's."""
+    module.sow("losses", name, value, init_fn=lambda: jnp.zeros(()), reduce_fn=jnp.add)
+
+
+def add_figure(module: nn.Module, name: str, value: Float[Array, ""]) -> None:
+    """A number to be logged, averaged over the layers that give one."""
+    module.sow("figures", name, value, init_fn=lambda: None, reduce_fn=_latest)
+
+
+def set_parameter(module: nn.Module, name: str, value: Array) -> None:
+    """A parameter of this module's that no gradient moves (running statistics, say): its value after this step."""
+    module.sow("updates", name, value, init_fn=lambda: None, reduce_fn=_latest)
+
+
+KEPT = ("captured", "losses", "figures", "updates")  # collections of what the above keep

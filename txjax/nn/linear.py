@@ -37,15 +37,15 @@ class Linear(nn.Module):
 
 
 class Table(nn.Module):
-    """Rows of the model's width: an embedding, a position table. Their width is also the fan-in of a tied head."""
+    """A learned table: positions, say."""
 
     model: Model
-    rows: int
-    axis: str
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
     leaf: str = "w"
 
     @nn.compact
     def __call__(self) -> Float[Array, "R D"]:
         model = self.model
         std = model.init.spread("embedding", model.width, model.num_layers)
-        return declare(self, self.leaf, (self.rows, model.width), (self.axis, "embed"), std=std)
+        return declare(self, self.leaf, self.shape, self.axes, std=std)

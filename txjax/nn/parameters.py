@@ -81,12 +81,12 @@ def _normal(key: Array, shape: tuple[int, ...]) -> Array:
     return jax.lax.optimization_barrier(jax.random.normal(key, (math.prod(shape),), jnp.float32)).reshape(shape)
 
 
-BLOCK = re.compile(r"^(?:layers/block|first)_(\d+)/")
+BLOCK = re.compile(r"^(encoder/)?(layers/block|first)_(\d+)/")
 
 
 def without_layer(name: str) -> str:
-    """The path that a layer's parameter has in every layer: layers/attention/query/w."""
-    return BLOCK.sub("layers/", name)
+    """The path that a layer's parameter has in every layer: layers/attention/query/w, encoder/layers/..."""
+    return BLOCK.sub(lambda match: f"{match[1] or ''}layers/", name)
 
 
 def layer_numbers(name: str, model: Model) -> Array | None:
@@ -94,8 +94,10 @@ def layer_numbers(name: str, model: Model) -> Array | None:
     match = BLOCK.match(name)
     if match is None:
         return None
-    number = int(match[1])
-    if name.startswith("first"):
+    number = int(match[3])
+    if match[1]:
+        model = model.encoder_model
+    if match[2] == "first":
         return jnp.array(number)
     return len(model.first_layers) + number + len(model.pattern) * jnp.arange(model.periods)
 

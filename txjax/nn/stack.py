@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from txjax.config import Model
 from txjax.nn.block import Block
-from txjax.nn.context import Context, State
+from txjax.nn.context import KEPT, Context, State
 
 REMAT = {
     "full": jax.checkpoint_policies.nothing_saveable,
@@ -53,7 +53,7 @@ def stack(
         first.append(None if state is None else state.stacked)
     periods = nn.scan(
         remat(Period, model),
-        variable_axes={"params": 0, "captured": 0},
+        variable_axes={"params": 0, **dict.fromkeys(KEPT, 0)},
         split_rngs={"params": True},
         in_axes=(0, nn.broadcast),  # type: ignore[arg-type]
         length=model.periods,

@@ -81,6 +81,7 @@ class Meter:
             "train/skipped_steps": int(last.skipped),
             "train/tokens_per_second": speed,
         }
+        figures |= {f"train/{name}": float(value) for name, value in last.more.items()}
         if self.peak:
             figures["train/mfu"] = self.flops_per_token * speed / (self.peak * self.devices)
         if (memory := memory_in_use()) is not None:

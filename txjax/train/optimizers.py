@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from txjax.config import Group, Optim
 from txjax.config.optim import Optimizer
-from txjax.nn.parameters import path_name
+from txjax.nn.parameters import BLOCK, path_name
 from txjax.schema import require
 
 
@@ -87,7 +87,7 @@ def is_axes(leaf: Any) -> bool:
 def _muon_sides(path: tuple[Any, ...], axes: tuple[str, ...]) -> optax.contrib.MuonDimensionNumbers | None:
     """Rows and columns of a layer's matrix: the model's width is one side, every other axis the other; else None."""
     rest = [i for i, a in enumerate(axes) if a not in ("layers", "embed")]
-    if not path_name(path).startswith(("layers/", "first_")) or "embed" not in axes or not rest:
+    if not BLOCK.match(path_name(path)) or "embed" not in axes or not rest:
         return None
     width = axes.index("embed")
     rows, columns = ((width,), rest) if width < rest[0] else (rest, (width,))

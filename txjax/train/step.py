@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +23,9 @@ from txjax.train.state import Hyper, State
 
 @pytree
 class StepMetrics:
-    """Of one step, all float32: loss in nats a token, tokens counted in it, norms over all parameters."""
+    """Of one step, all float32: loss in nats a token, tokens counted in it, norms over all parameters. more: what the
+    model's layers say of themselves, by name: losses of their own, a token, and figures.
+    """
 
     loss: Array
     tokens: Array
@@ -32,6 +35,7 @@ class StepMetrics:
     learning_rate: Array
     skipped: Array
     in_a_row: Array
+    more: dict[str, Array] = field(default_factory=dict)
 
 
 def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyper], tuple[State, StepMetrics]]:
@@ -44,7 +48,7 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
     train, optim = config.train, config.optim
     direction = optim.optimizer.direction(model.axes())
 
-    def loss_sum(params: Any, batch: Batch, knobs: Any, key: Array) -> Array:
+    def loss_sum(params: Any, batch: Batch, knobs: Any, key: Array) -> tuple[Array, Byproducts]:
         outputs = model.apply(params, batch, knobs=knobs, key=key, unembed=False)
         loss = sum_of_losses(
             lambda hidden: model.unembed(params, hidden),
@@ -54,26 +58,32 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
             label_smoothing=train.label_smoothing,
             chunk=train.loss_chunk,
         )
-        return sum(outputs.aux.values(), loss)
+        return sum(outputs.aux.values(), loss), Byproducts(outputs.aux, outputs.figures, outputs.updates)
 
-    def gradient_sum(params: Any, batch: Batch, knobs: Any, key: Array) -> tuple[Array, Any]:
+    gradient = jax.value_and_grad(loss_sum, has_aux=True)
+
+    def gradient_sum(params: Any, batch: Batch, knobs: Any, key: Array) -> tuple[Array, Any, Byproducts]:
         if train.accumulation == 1:
-            return jax.value_and_grad(loss_sum)(params, batch, knobs, key)
+            (loss, by), gradients = gradient(params, batch, knobs, key)
+            return loss, gradients, by
         micro = jax.tree.map(lambda x: _split(x, train.accumulation), batch)
 
-        def add(so_far: tuple[Array, Any], piece: tuple[Batch, Array]) -> tuple[tuple[Array, Any], None]:
+        def add(so_far: tuple[Array, Any], piece: tuple[Batch, Array]) -> tuple[tuple[Array, Any], Byproducts]:
             part, number = piece
-            new = jax.value_and_grad(loss_sum)(params, part, knobs, jax.random.fold_in(key, number))
-            return jax.tree.map(jnp.add, so_far, new), None
+            (loss, by), gradients = gradient(params, part, knobs, jax.random.fold_in(key, number))
+            return jax.tree.map(jnp.add, so_far, (loss, gradients)), by
 
         zero = (jnp.zeros((), jnp.float32), jax.tree.map(jnp.zeros_like, params))
-        return jax.lax.scan(add, zero, (micro, jnp.arange(train.accumulation)))[0]
+        (loss, gradients), by = jax.lax.scan(add, zero, (micro, jnp.arange(train.accumulation)))
+        mean = jax.tree.map(lambda x: x.mean(0), by)
+        losses = jax.tree.map(lambda x: x.sum(0), by.losses)
+        return loss, gradients, mean._replace(losses=losses)
 
     def train_step(state: State, batch: Batch, hyper: Hyper) -> tuple[State, StepMetrics]:
         if batch.weights is None:
             batch = dataclasses.replace(batch, weights=jnp.ones(batch.targets.shape, jnp.float32))
         key = jax.random.fold_in(state.key, state.step)
-        total, gradients = gradient_sum(state.params, batch, hyper.model, key)
+        total, gradients, by = gradient_sum(state.params, batch, hyper.model, key)
         tokens = batch.weights.sum()
         share = 1.0 / jnp.maximum(tokens, 1e-9)
         gradients = jax.tree.map(lambda g: g * share, gradients)
@@ -84,7 +94,7 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
         )
         update_norm = optax.tree.norm(change)
         finite = jnp.isfinite(total) & jnp.isfinite(grad_norm) & jnp.isfinite(update_norm)
-        params = jax.tree.map(jnp.add, state.params, change)
+        params = replaced(jax.tree.map(jnp.add, state.params, change), by.updates)
         params, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), (params, opt_state), (state.params, state.opt_state)
         )
@@ -93,11 +103,28 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
         after = State(state.step + 1, params, opt_state, state.key, state.skipped + bad, in_a_row)
         metrics = StepMetrics(
             total * share, tokens, grad_norm, update_norm, optax.tree.norm(params), rate,
-            after.skipped, in_a_row,
+            after.skipped, in_a_row, {name: value * share for name, value in by.losses.items()} | by.figures,
         )  # fmt: skip
         return after, metrics
 
     return train_step
+
+
+class Byproducts(NamedTuple):
+    """What a pass gives beside its loss: see txjax.models.Outputs. Of micro-batches: the sum of losses, and the means
+    of figures and updates.
+    """
+
+    losses: dict[str, Array]
+    figures: dict[str, Array]
+    updates: Any
+
+
+def replaced(params: Any, updates: Any) -> Any:
+    """The parameters' tree with the leaves of another one, a part of it, in their place."""
+    if not isinstance(updates, Mapping):
+        return updates
+    return {**params, **{name: replaced(params[name], inner) for name, inner in updates.items()}}
 
 
 class Sums(NamedTuple):

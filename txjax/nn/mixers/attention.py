@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -11,19 +11,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from txjax.config.model import Mixer, Model
+from txjax.nn.attention import KeyValues, empty_cache, join_heads, split_heads
 from txjax.nn.context import Context, State, sow
-from txjax.nn.linear import Linear
 from txjax.nn.norm import Norm
 from txjax.ops.attention import attention
 from txjax.ops.masks import Window
 from txjax.schema import ConfigError, require
-
-
-class KeyValues(NamedTuple):
-    """The cache of attention: keys (rotated) and values of the tokens so far, (B, K, S, H) a layer."""
-
-    keys: Array
-    values: Array
 
 
 @dataclass(frozen=True)
@@ -70,8 +63,7 @@ class SelfAttention(Mixer, kind="attention"):
         return AttentionModule(self, model, name=name)
 
     def state(self, model: Model, batch: int, length: int) -> KeyValues:
-        shape = (batch, model.num_kv_heads, length, model.head_dim)
-        return KeyValues(jnp.zeros(shape, model.dtype), jnp.zeros(shape, model.dtype))
+        return empty_cache(model, batch, length)
 
 
 class AttentionModule(nn.Module):
@@ -83,11 +75,9 @@ class AttentionModule(nn.Module):
         self, x_BTD: Float[Array, "B T D"], context: Context, layer: Array | int, state: State | None
     ) -> tuple[Float[Array, "B T D"], State | None]:
         model, heads = self.model, self.model.attention
-        N, K = heads.num_heads, model.num_kv_heads
-        folded = model.head_dim**-0.5 if heads.scale == "folded" else 1.0
-        q_BNTH = self.heads("query", x_BTD, N, "heads", gain=folded)
-        k_BKTH = self.heads("key", x_BTD, K, "kv_heads")
-        v_BKTH = self.heads("value", x_BTD, K, "kv_heads")
+        q_BNTH = split_heads(model, "query", x_BTD, heads.num_heads, "heads")
+        k_BKTH = split_heads(model, "key", x_BTD, model.num_kv_heads, "kv_heads")
+        v_BKTH = split_heads(model, "value", x_BTD, model.num_kv_heads, "kv_heads")
         if heads.qk_norm:
             q_BNTH = Norm(model.norm, axis="head_dim", name="query_norm")(q_BNTH)
             k_BKTH = Norm(model.norm, axis="head_dim", name="key_norm")(k_BKTH)
@@ -121,16 +111,7 @@ class AttentionModule(nn.Module):
         )
         sow(self, context, "attention_weights", weights)
         sow(self, context, "head_outputs", y_BNTH)
-        shape, axes = (N, model.head_dim, model.width), ("heads", "head_dim", "embed")
-        out = Linear(model, shape, axes, contract=2, role="residual", bias=heads.output_bias, name="out")
-        return out(jnp.swapaxes(y_BNTH, 1, 2)), state
-
-    def heads(self, name: str, x_BTD: Array, count: int, axis: str, gain: float = 1.0) -> Float[Array, "B N T H"]:
-        """The projection of x to heads, heads before tokens, as the score products want them."""
-        shape = (self.model.width, count, self.model.head_dim)
-        bias = self.model.attention.qkv_bias
-        project = Linear(self.model, shape, ("embed", axis, "head_dim"), gain=gain, bias=bias, name=name)
-        return jnp.swapaxes(project(x_BTD), 1, 2)
+        return join_heads(model, y_BNTH), state
 
 
 def write(

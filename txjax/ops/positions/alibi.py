@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -40,5 +41,5 @@ class DistancePenalty(Bias):
 class Alibi(Position, kind="alibi"):
     """Scores less slope times distance, for any number of heads. Press et al. 2022."""
 
-    def bias(self, num_heads: int) -> Bias:
+    def bias(self, num_heads: int, tables: Mapping[str, Array], *, causal: bool) -> Bias:
         return DistancePenalty(jnp.array(alibi_slopes(num_heads), jnp.float32))

@@ -12,6 +12,7 @@ from txjax.ops.masks import Bias
 from txjax.schema import Kind
 
 Angles = tuple[Array, Array]
+Table = tuple[tuple[int, ...], tuple[str, ...]]
 
 
 class Position(Kind, home="txjax.ops.positions"):
@@ -25,8 +26,8 @@ class Position(Kind, home="txjax.ops.positions"):
     def validate(self, *, head_dim: int, width: int, num_heads: int) -> None:
         """Refuse a model that the scheme does not fit: raise ConfigError."""
 
-    def tables(self, context: int) -> dict[str, tuple[int, str]]:
-        """Rows and their logical axis of each learned table, by name; rows are as wide as the model."""
+    def tables(self, *, context: int, width: int, num_heads: int) -> dict[str, Table]:
+        """Shape and logical axes of each learned table, by name."""
         return {}
 
     def embed(
@@ -43,8 +44,8 @@ class Position(Kind, home="txjax.ops.positions"):
         """Queries or keys, turned by their positions."""
         return x_BNTH
 
-    def bias(self, num_heads: int) -> Bias | None:
-        """What is added to the scores, or None."""
+    def bias(self, num_heads: int, tables: Mapping[str, Array], *, causal: bool) -> Bias | None:
+        """What is added to the scores, in all layers the same, or None. causal: no key lies after its query."""
         return None
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from jaxtyping import Array, Float, Int
 
-from txjax.ops.positions.base import Position
+from txjax.ops.positions.base import Position, Table
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Learned(Position, kind="learned"):
 
     bounded: ClassVar[bool] = True
 
-    def tables(self, context: int) -> dict[str, tuple[int, str]]:
-        return {"table": (context, "context")}
+    def tables(self, *, context: int, width: int, num_heads: int) -> dict[str, Table]:
+        return {"table": ((context, width), ("context", "embed"))}
 
     def embed(
         self, x_BTD: Float[Array, "B T D"], positions_BT: Int[Array, "#B T"], tables: Mapping[str, Array]

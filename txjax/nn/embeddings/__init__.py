@@ -1,0 +1,1 @@
+"""How what a batch holds becomes vectors; one file a kind."""

@@ -1,0 +1,1 @@
+"""What turns hidden states into logits; one file a kind."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from txjax.schema import ConfigError, nearest
@@ -22,12 +23,14 @@ class File:
     name: str
     size: int
     sha256: str
-    url: str
+    url: str | None
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """text: the file that is read as text, or None where the corpus holds something else."""
+    """text: the file that is read as text, or None where the corpus holds something else. pairs: the file of each
+    split, {} for the language, or a table under "all".
+    """
 
     name: str
     what: str
@@ -35,14 +38,16 @@ class Corpus:
     licence: str
     files: tuple[File, ...]
     text: str | None = None
+    pairs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
 
 
-def _files(base: str, *pins: tuple[str, int, str]) -> tuple[File, ...]:
-    return tuple(File(name, size, sha256, f"{base}/{name}") for name, size, sha256 in pins)
+def _files(base: str | None, *pins: tuple[str, int, str]) -> tuple[File, ...]:
+    """base: None where no address serves the files as they are pinned."""
+    return tuple(File(name, size, sha256, base and f"{base}/{name}") for name, size, sha256 in pins)
 
 
 _RAW = "https://raw.githubusercontent.com"
@@ -101,6 +106,60 @@ _ALL = (
         ),
         text="corpus.en",
     ),
+    Corpus(
+        name="multi30k/bpe10k",
+        what="29,000 captions, English and German, in lower case and cut by 10,000 byte-pair merges",
+        source="multi30k/dataset@a3d2e0d, cut by LividWo/Revisit-MMT@dc368d0",
+        licence="research and education only",
+        files=_files(
+            None,
+            ("train.en.gz", 577_683, "f1d4c9aabe3526e0b06c404fd0d0f213fefe6991de16c49f1a5cc57cccd01066"),
+            ("train.de.gz", 644_995, "6b527752c1c20c4cc19522bcb06bf7993cfa3da0e11909f7f4af77bf8e847d9f"),
+            ("valid.en.gz", 22_118, "b20ce0d2fb38bd2a077a669f488425713fa7c19c4eecdf96079e63ec91b74d98"),
+            ("valid.de.gz", 25_122, "9071059acf1078688936b57a20f9c3d8321fea31d41c633cf916f0e99c8b2895"),
+            ("test.2016.en.gz", 21_517, "87deaeaf61100ba03aaa7582e0b9387f7b1fbe447dcaad1b0e85a7e9328c57a6"),
+            ("test.2016.de.gz", 23_259, "71ef4cc8c94ffdba92afa95af20113cdf8a3c910778337009ca1582d27563543"),
+        ),
+        pairs={"train": ("train.{}.gz",), "validation": ("valid.{}.gz",), "test": ("test.2016.{}.gz",)},
+    ),
+    Corpus(
+        name="multi30k/raw",
+        what="29,000 captions, English and German",
+        source="multi30k/dataset",
+        licence="research and education only",
+        files=_files(
+            f"{_RAW}/multi30k/dataset/a3d2e0d/data/task1/raw",
+            ("train.en.gz", 568_929, "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),
+            ("train.de.gz", 637_044, "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"),
+            ("val.en.gz", 21_650, "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28"),
+            ("val.de.gz", 24_681, "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a"),
+            ("test_2016_flickr.en.gz", 21_077, "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9"),
+            ("test_2016_flickr.de.gz", 22_890, "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8"),
+        ),
+        pairs={"train": ("train.{}.gz",), "validation": ("val.{}.gz",), "test": ("test_2016_flickr.{}.gz",)},
+    ),
+    Corpus(
+        name="pydocs_en_zh",
+        what="52,670 paragraphs of Python's documentation, English (column 0) and Chinese (column 1)",
+        source="python-docs-zh-cn",
+        licence="CC0",
+        files=_files(
+            None,
+            ("pairs.tsv.gz", 5_441_932, "de592b221237a3a0ba7dd14cf461d73d37659f7c866fafe7eb669ebb443caf7e"),
+        ),
+        pairs={"all": ("pairs.tsv.gz",)},
+    ),
+    Corpus(
+        name="tatoeba_en_zh",
+        what="21,116 short sentences, English (column 0) and Chinese (column 1)",
+        source="tatoeba.org",
+        licence="CC BY 2.0 FR",
+        files=_files(
+            None,
+            ("cmn.txt", 1_315_138, "f81798986021a75cbbcdd7521e627d87031e1b74e5601cfb3604cf1637ac62dd"),
+        ),
+        pairs={"all": ("cmn.txt",)},
+    ),
 )
 CORPORA: dict[str, Corpus] = {corpus.name: corpus for corpus in _ALL}
 
@@ -130,9 +189,9 @@ def locate(name: str, file_name: str) -> Path:
     file = next(file for file in corpus.files if file.name == file_name)
     path = where(corpus, file)
     if path is None:
+        fetch = f"run `txjax data fetch {name}` ({in_bytes(corpus.size)}), or " if file.url else ""
         raise ConfigError(
-            f"corpus {name!r} is not on this machine: run `txjax data fetch {name}` ({in_bytes(corpus.size)}), or set "
-            f"TXJAX_DATA to a folder that holds {name}/{file_name}"
+            f"corpus {name!r} is not on this machine: {fetch}set TXJAX_DATA to a folder that holds {name}/{file_name}"
         )
     if path.stat().st_size != file.size or digest(path, path.stat().st_mtime_ns) != file.sha256:
         raise ConfigError(

@@ -10,6 +10,7 @@ import numpy as np
 
 from txjax.config.data import Split
 from txjax.config.root import Config
+from txjax.data.buckets import Buckets
 from txjax.data.codec import Codec
 from txjax.schema import ConfigError
 
@@ -18,7 +19,8 @@ class Examples(Protocol):
     """One split: rows of `context` tokens, found by their number.
 
     fields: the arrays of a row, as Batch names them. endless: len() is only a bound, and no row comes twice.
-    report: what the split holds, in a line.
+    buckets: which rows go together into batches, where rows differ in width; None: any. report: what the split holds,
+    in a line.
     """
 
     @property
@@ -27,6 +29,8 @@ class Examples(Protocol):
     def fields(self) -> tuple[str, ...]: ...
     @property
     def endless(self) -> bool: ...
+    @property
+    def buckets(self) -> Buckets | None: ...
     @property
     def report(self) -> object: ...
 

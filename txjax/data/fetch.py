@@ -35,6 +35,11 @@ def fetch(name: str, say: Callable[[str], None], urls: Mapping[str, str] | None 
             say(f"{corpus.name}/{file.name}: already here")
         else:
             url = (urls or {}).get(file.name, file.url)
+            if url is None:
+                raise FetchError(
+                    f"{corpus.name}/{file.name} is served at no address that is known here: get it from "
+                    f"{corpus.source}, and set TXJAX_DATA to a folder that holds it"
+                )
             say(f"{corpus.name}/{file.name}: {in_bytes(file.size)} from {url}")
             download(url, path, file.size, file.sha256)
         paths.append(path)

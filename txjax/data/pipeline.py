@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ import grain
 import numpy as np
 
 from txjax.batch import Batch
+from txjax.data.buckets import BucketOrder
 from txjax.data.dataset import Examples
 from txjax.schema import require
 
@@ -40,11 +42,14 @@ class TrainBatches:
         process_index: int,
         process_count: int,
     ) -> None:
-        rows = _own_rows(batch_size, process_index, process_count)
         examples = examples.for_seed(seed)
         self.fingerprint = fingerprint(examples, batch_size=batch_size, seed=seed, shuffle=shuffle)
-        order = grain.MapDataset.source(_EpochOrder(len(examples), batch_size, seed, shuffle and not examples.endless))
-        batches = order.map(lambda indices: Batch(**examples.gather(indices[rows])))
+        order = grain.MapDataset.source(_order(examples, batch_size, seed, shuffle))
+
+        def batch(indices: np.ndarray) -> Batch:
+            return Batch(**examples.gather(indices[_own_rows(len(indices), process_index, process_count)]))
+
+        batches = order.map(batch)
         in_this_thread = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)  # a batch takes microseconds
         self._iterator = iter(batches.to_iter_dataset(in_this_thread))
 
@@ -90,6 +95,25 @@ def fingerprint(examples: Examples, *, batch_size: int, seed: int, shuffle: bool
     return digest.hexdigest()[:16]
 
 
+ROWS = 8  # a batch of a bucket has a multiple of batch_size / ROWS rows, which devices divide as they do batch_size
+
+
+def _order(examples: Examples, batch_size: int, seed: int, shuffle: bool) -> Any:
+    if examples.buckets is None:
+        return _EpochOrder(len(examples), batch_size, seed, shuffle and not examples.endless)
+
+    def permutation(stream: int, epoch: int, length: int) -> np.ndarray:
+        return _permutation([seed & (1 << 64) - 1, stream, epoch], length) if shuffle else np.arange(length)
+
+    sizes = examples.buckets.batch_sizes(batch_size * examples.context, batch_size // math.gcd(batch_size, ROWS))
+    return BucketOrder(examples.buckets.rows, sizes, permutation)
+
+
+def _permutation(entropy: list[int], length: int) -> np.ndarray:
+    """By sorting a bit generator's raw stream, which NumPy promises never to change."""
+    return np.argsort(np.random.Philox(np.random.SeedSequence(entropy)).random_raw(length), kind="stable")
+
+
 class _EpochOrder:
     """Item k is the indices of the k-th batch of endless epochs: a random-access source for grain.
 
@@ -113,9 +137,7 @@ class _EpochOrder:
         )
 
     def _new_permutation(self, epoch: int) -> np.ndarray:
-        """By sorting a bit generator's raw stream, which NumPy promises never to change."""
-        entropy = np.random.SeedSequence([self._seed & (1 << 64) - 1, epoch])
-        return np.argsort(np.random.Philox(entropy).random_raw(self._length), kind="stable")
+        return _permutation([self._seed & (1 << 64) - 1, epoch], self._length)
 
 
 def _own_rows(batch_size: int, process_index: int, process_count: int) -> slice:

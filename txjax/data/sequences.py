@@ -8,6 +8,7 @@ from typing import Self
 
 import numpy as np
 
+from txjax.data.buckets import Buckets
 from txjax.data.codec import Codec
 from txjax.data.documents import Documents
 from txjax.schema import ConfigError
@@ -56,6 +57,7 @@ class Sequences:
     """
 
     endless = False
+    buckets: Buckets | None = None
 
     def __init__(
         self,

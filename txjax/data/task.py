@@ -101,6 +101,7 @@ class TaskExamples:
     seed: int
 
     fields = PLAIN
+    buckets = None
 
     @property
     def context(self) -> int:

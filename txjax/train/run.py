@@ -133,18 +133,24 @@ def last_parameters(run: Run, programs: Programs) -> Any:
 
 
 def compiled(programs: Programs, batches: TrainBatches, watch: Watch) -> TakeStep:
-    """The compiled train step, on host batches like those to come."""
-    position = batches.get_state()
-    example = next(batches)
-    batches.set_state(position)
-    watch.report.doing("compiling")
-    watch.report.say("compiling the train step ...")
-    program, seconds = programs.compile_train_step(example)
-    watch.report.say(f"compiled in {seconds:.1f} s")
-    watch.report.doing("training")
-    watch.once["train/compile_seconds"] = seconds
+    """The compiled train step, on host batches; those of another shape compile theirs when the first comes."""
+    made: dict[Any, Any] = {}
+
+    def program(batch: Batch) -> Any:
+        shape = batch.tokens.shape
+        if shape not in made:
+            watch.report.doing("compiling")
+            watch.report.say("compiling the train step ..." if not made else f"compiling for batches of {shape} ...")
+            made[shape], seconds = programs.compile_train_step(batch)
+            watch.report.say(f"compiled in {seconds:.1f} s")
+            watch.report.doing("training")
+            watch.once["train/compile_seconds"] = watch.once.get("train/compile_seconds", 0.0) + seconds
+        return made[shape]
 
     def take_step(state: State, batch: Batch) -> tuple[State, StepMetrics]:
-        return program(state, programs.to_devices(batch), programs.hyper)
+        return program(batch)(state, programs.to_devices(batch), programs.hyper)
 
+    position = batches.get_state()
+    program(next(batches))
+    batches.set_state(position)
     return take_step

@@ -66,7 +66,7 @@ class Watch:
     def sample(self, step: int, params: Any) -> None:
         """A text by the model as it is now, into TensorBoard and samples/STEP.txt; none where its ids spell no text."""
         log, codec = self.config.log, self.dataset.codec
-        if log.sample_tokens == 0 or not codec.spells:
+        if log.sample_tokens == 0 or not codec.spells or self.config.model.encoder is not None:
             return
         self.report.doing("sampling")
         ids = generate(

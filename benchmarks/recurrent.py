@@ -1,9 +1,12 @@
-"""The time of a recurrent train step, here and in PyTorch: the same weights, the same batch, the same machine.
+"""The time of a train step of recurrent nets and Transformers, here and in PyTorch: the same weights, the same batch,
+the same machine.
 
   python benchmarks/recurrent.py [--peer-python=PATH] [--cells=rnn,gru,lstm] [--widths=256] [--lengths=64,256,1024]
+  python benchmarks/recurrent.py --cells=lstm,transformer --widths=192 --lengths=64,1024,4096
 
 2 layers and nothing else between an embedding and a head, 4096 tokens a step, float32, AdamW, clipping. The peer is
-torch.nn.RNN, GRU or LSTM with fused AdamW, without the second bias that adds nothing. Launches, settings and ratios are
+torch.nn.RNN, GRU or LSTM, without the second bias that adds nothing, or of a Transformer GPT-2's blocks with
+scaled_dot_product_attention, 4 heads, no positions; all with fused AdamW. Launches, settings and ratios are
 those of train_step.py; the losses of the first 5 steps have to agree.
 """
 

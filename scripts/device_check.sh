@@ -30,6 +30,6 @@ step gpt2_small 120 python -m txjax train --config=configs/gpt2_small.py --workd
     --config.train.evaluate_every=none --config.train.checkpoint_every=none --config.data.source=python --config.log.every=20
 grep -o '"train/mfu": [0-9.]*' "$out/gpt2_small/metrics.jsonl" 2>/dev/null | tail -n 1
 step population 60 python benchmarks/population.py
-step rnn_vs_transformer 170 python -m txjax ablate experiments/rnn_vs_transformer --tier=device --seeds=6 \
+step rnn_vs_transformer 170 python -m txjax ablate experiments/rnn_vs_transformer --tier=device --seeds=7 \
     --workdir="$out/rnn_vs_transformer"
 exit $failed

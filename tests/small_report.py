@@ -101,6 +101,11 @@ def _facts(text: str, predictions: list[Prediction], table: Table) -> dict[str, 
             {"factor": "model.num_layers", "figure": figure, "curves": {figure: {"2": [1.0, 1.1], "4": [0.5, 0.6]}}}
             for figure in ("gradient", "theory/gradient")
         ],
+        "probes": [
+            {"probe": probe, "arm": arm, "theory": theory, "layers": {
+                layer: {"0": 2.0, "50": 1.0 + index, "100": 0.5} for index, layer in enumerate(("0", "1"))}}
+            for probe, theory in (("softmax_entropy", 2.1), ("gradient_norm", None)) for arm in ("pre", text)
+        ],
         "differences": [
             {"a": "pre", "b": "post", "key": "a-b-c", "lines": [
                 f"model.norm_placement: pre -> {text}", "operations: -20 mul f32[8]", "operations: -16 add f32[32]"]}

@@ -13,18 +13,19 @@ from benchmarks.peers import problem as p
 
 
 class Block(nn.Module):
-    def __init__(self, bias: bool) -> None:
+    def __init__(self, width: int, heads: int, bias: bool) -> None:
         super().__init__()
-        self.mixer_norm = nn.LayerNorm(p.WIDTH, p.NORM_EPS, bias=bias)
-        self.query_key_value = nn.Linear(p.WIDTH, 3 * p.WIDTH, bias=bias)
-        self.attention_out = nn.Linear(p.WIDTH, p.WIDTH, bias=bias)
-        self.feedforward_norm = nn.LayerNorm(p.WIDTH, p.NORM_EPS, bias=bias)
-        self.dense_in = nn.Linear(p.WIDTH, p.HIDDEN, bias=bias)
-        self.dense_out = nn.Linear(p.HIDDEN, p.WIDTH, bias=bias)
+        self.heads = heads
+        self.mixer_norm = nn.LayerNorm(width, p.NORM_EPS, bias=bias)
+        self.query_key_value = nn.Linear(width, 3 * width, bias=bias)
+        self.attention_out = nn.Linear(width, width, bias=bias)
+        self.feedforward_norm = nn.LayerNorm(width, p.NORM_EPS, bias=bias)
+        self.dense_in = nn.Linear(width, 4 * width, bias=bias)
+        self.dense_out = nn.Linear(4 * width, width, bias=bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         B, T, D = x.shape
-        heads = self.query_key_value(self.mixer_norm(x)).view(B, T, 3, p.HEADS, p.HEAD)
+        heads = self.query_key_value(self.mixer_norm(x)).view(B, T, 3, self.heads, D // self.heads)
         q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(B, T, D)
         x = x + self.attention_out(mixed)
@@ -32,15 +33,19 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, vocab: int, bias: bool) -> None:
+    """context: rows of a learned position table; none: no positions."""
+
+    def __init__(self, vocab: int, width: int, layers: int, heads: int, bias: bool, context: int | None) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocab, p.WIDTH)
-        self.position = nn.Embedding(p.CONTEXT, p.WIDTH)
-        self.blocks = nn.ModuleList(Block(bias) for _ in range(p.LAYERS))
-        self.final_norm = nn.LayerNorm(p.WIDTH, p.NORM_EPS, bias=bias)
+        self.embedding = nn.Embedding(vocab, width)
+        self.position = None if context is None else nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(Block(width, heads, bias) for _ in range(layers))
+        self.final_norm = nn.LayerNorm(width, p.NORM_EPS, bias=bias)
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        x = self.embedding(tokens) + self.position.weight[: tokens.shape[1]]
+        x = self.embedding(tokens)
+        if self.position is not None:
+            x = x + self.position.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
         logits = F.linear(self.final_norm(x), self.embedding.weight)
@@ -50,9 +55,10 @@ class GPT(nn.Module):
 def load(model: GPT, w: dict[str, np.ndarray]) -> None:
     """Fill the model with weights from their txjax names; torch's matrices are (out, in)."""
     w = {name.removeprefix("layers/block_0/"): leaf for name, leaf in w.items()}
-    state = {"embedding.weight": w["embedding/w"], "position.weight": w["position/table"]}
+    state = {"embedding.weight": w["embedding/w"]}
+    state |= {"position.weight": w["position/table"]} if model.position is not None else {}
     state |= {f"final_norm.{to}": w[f"final_norm/{of}"] for to, of in _norm(w)}
-    for i in range(p.LAYERS):
+    for i in range(len(model.blocks)):
         for name in ("mixer_norm", "feedforward_norm"):
             state |= {f"blocks.{i}.{name}.{to}": w[f"{name}/{of}"][i] for to, of in _norm(w)}
         for name, of in (("attention_out", "attention/out"), ("dense_in", "dense/in"), ("dense_out", "dense/out")):
@@ -68,8 +74,10 @@ def _norm(w: dict[str, np.ndarray]) -> list[tuple[str, str]]:
 
 def _linear(w: dict[str, np.ndarray], to: str, names: tuple[str, ...], layer: int) -> dict[str, np.ndarray]:
     """One torch matrix from one or several of txjax's, side by side."""
-    width = p.HIDDEN if names == ("dense/out",) else p.WIDTH  # of what goes in
-    state = {f"{to}.weight": np.concatenate([w[f"{name}/w"][layer].reshape(width, -1) for name in names], axis=1).T}
+    width = w["embedding/w"].shape[1]
+    # what leads back into the stream has its width last, what leads out of it first
+    shape = (-1, width) if names[0].endswith("/out") else (width, -1)
+    state = {f"{to}.weight": np.concatenate([w[f"{name}/w"][layer].reshape(shape) for name in names], axis=1).T}
     if f"{names[0]}/b" in w:
         state[f"{to}.bias"] = np.concatenate([w[f"{name}/b"][layer].reshape(-1) for name in names])
     return state
@@ -83,14 +91,17 @@ def optimizer(model: GPT, fused: bool) -> torch.optim.Optimizer:
     return torch.optim.AdamW(groups, lr=p.RATE, betas=p.BETAS, eps=p.EPS, **how)
 
 
-def main() -> None:
-    task = p.problem()
+def run(
+    model: nn.Module,
+    adamw: torch.optim.Optimizer,
+    batch: tuple[np.ndarray, np.ndarray],
+    steps: int,
+    compiled: bool = False,
+) -> None:
+    """Time the train step of a model that gives its loss, on one batch, and print what came of it."""
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    model = GPT(task.vocab, task.bias)
-    load(model, p.weights(task.vocab, task.bias))
-    adamw = optimizer(model, fused=task.form != "eager")
-    tokens, targets = (torch.from_numpy(x).long() for x in p.batch(task.vocab))
-    forward = torch.compile(model) if task.form == "compiled" else model
+    tokens, targets = (torch.from_numpy(x).long() for x in batch)
+    forward = torch.compile(model) if compiled else model
 
     def step() -> torch.Tensor:
         adamw.zero_grad(set_to_none=True)
@@ -101,7 +112,15 @@ def main() -> None:
         return loss.detach()
 
     x = torch.ones(1024, 1024)
-    p.run(step, lambda: x @ x, task.steps, version=f"torch {torch.__version__}")
+    p.run(step, lambda: x @ x, steps, version=f"torch {torch.__version__}")
+
+
+def main() -> None:
+    task = p.problem()
+    model = GPT(task.vocab, p.WIDTH, p.LAYERS, p.HEADS, task.bias, p.CONTEXT)
+    load(model, p.weights(task.vocab, task.bias))
+    adamw = optimizer(model, fused=task.form != "eager")
+    run(model, adamw, p.batch(task.vocab), task.steps, compiled=task.form == "compiled")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""The same recurrent language model in PyTorch: nn.RNN, nn.GRU or nn.LSTM, fused AdamW."""
+"""The same sequence model in PyTorch: nn.RNN, nn.GRU or nn.LSTM, or a GPT with scaled_dot_product_attention; fused
+AdamW.
+"""
 
 from __future__ import annotations
-
-import os
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
-from benchmarks.peers import problem as timing
 from benchmarks.peers import recurrent_problem as p
+from benchmarks.peers import torch_gpt
 
 CELLS = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 
@@ -45,29 +45,27 @@ def inner_only(gradient: torch.Tensor) -> torch.Tensor:
     return torch.cat([torch.zeros_like(gradient[: 2 * len(gradient) // 3]), gradient[2 * len(gradient) // 3 :]])
 
 
-def main() -> None:
-    task = p.problem()
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+def recurrent(task: p.Problem) -> tuple[nn.Module, list[nn.Parameter]]:
+    """The model with its first weights, and those of its parameters that are trained."""
     model = Recurrent(task)
     load(model, task.cell, p.weights(task))
     for name, parameter in model.named_parameters():
         if "bias_hh" in name:
             parameter.register_hook(inner_only) if task.cell == "gru" else parameter.requires_grad_(False)
-    adamw = torch.optim.AdamW(
-        [x for x in model.parameters() if x.requires_grad], p.RATE, p.BETAS, p.EPS, weight_decay=0.0, fused=True
-    )
-    tokens, targets = (torch.from_numpy(x).long() for x in p.batch(task))
+    return model, [x for x in model.parameters() if x.requires_grad]
 
-    def step() -> torch.Tensor:
-        adamw.zero_grad(set_to_none=True)
-        loss = model(tokens, targets)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        adamw.step()
-        return loss.detach()
 
-    x = torch.ones(1024, 1024)
-    timing.run(step, lambda: x @ x, task.steps, version=f"torch {torch.__version__}")
+def transformer(task: p.Problem) -> tuple[nn.Module, list[nn.Parameter]]:
+    model = torch_gpt.GPT(p.VOCAB, task.width, p.LAYERS, p.HEADS, bias=True, context=None)
+    torch_gpt.load(model, p.weights(task))
+    return model, list(model.parameters())
+
+
+def main() -> None:
+    task = p.problem()
+    model, parameters = transformer(task) if task.cell == "transformer" else recurrent(task)
+    adamw = torch.optim.AdamW(parameters, p.RATE, p.BETAS, p.EPS, weight_decay=0.0, fused=True)
+    torch_gpt.run(model, adamw, p.batch(task), task.steps)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,17 @@
 """Do Transformers train faster than recurrent nets, at least ten times faster, and the more so the longer the text?
 
 Speeds of a whole train step at 4096 tokens a batch and equal parameters, each seed a process of its own that measures
-every arm once, in random order. A recurrent net has to take its steps one after another; attention does not, and pays
-with scores that grow with the square of the length. Which of the two costs more depends on the machine.
+every arm once, in random order; and achieved FLOP/s, their share of what a product of matrices gets on the machine, and
+the longest chain of operations that wait for one another in a forward pass. A recurrent net has to take its steps one
+after another; attention does not, and pays with scores that grow with the square of the length. Which of the two costs
+more depends on the machine.
 
-  txjax ablate experiments/rnn_vs_transformer                  (about 10 minutes on 2 cores)
+  txjax ablate experiments/rnn_vs_transformer                  (about 9 minutes on 2 cores, which must be quiet)
   txjax ablate experiments/rnn_vs_transformer --tier=device    on a GPU or TPU: wider, bfloat16
-  txjax ablate experiments/rnn_vs_transformer/on_text.py       what they learn, a token and a second
+  txjax ablate experiments/rnn_vs_transformer/equal_flops.py   the same at equal FLOPs a token
+  txjax ablate experiments/rnn_vs_transformer/on_text.py       what they learn, a token
+  txjax ablate experiments/rnn_vs_transformer/per_second.py    what they learn, a second
+  python benchmarks/recurrent.py --cells=lstm,transformer --widths=192 --lengths=64,1024,4096      beside PyTorch
 """
 
 import math
@@ -15,7 +20,8 @@ from typing import Any
 from txjax.config import Config, Train
 from txjax.lab import Matched, Prediction, Study, at, final, log_ratio, slope
 from txjax.lab.timing import training_speed
-from txjax.models import presets
+from txjax.models import build, presets
+from txjax.models.costs import forward_program, sequential_depth
 
 TOKENS = 4096  # in a batch, whatever the length
 
@@ -57,7 +63,7 @@ def get_study() -> Study:
         declared=("model", "train.batch_size"),
         matched=Matched("parameters", by="model.width"),
         metric=final("tokens_per_second"),
-        measure=lambda config, seed: training_speed(config, seconds=1.5),
+        measure=measure,
         launches=True,
         predictions=[
             Prediction("faster than an LSTM", faster, claim="C42"),
@@ -69,3 +75,12 @@ def get_study() -> Study:
             Prediction("faster than a convolution", log_ratio("transformer", "convolution"), primary=False),
         ],
     )
+
+
+def measure(config: Config, seed: int) -> dict[str, float]:
+    """Speeds of a train step, and once the depth of a forward pass, which is the same in every launch."""
+    figures = training_speed(config, seconds=0.7)
+    if seed % 1000 == 0:
+        program = forward_program(build(config.model), 1, config.model.context)
+        figures["sequential_depth"] = sequential_depth(program)
+    return figures

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_run import Ended, config_of, end, session, start, txjax, until
+from small_run import Ended, config_of, end, here, session, start, txjax, until
 
 STUDY = """
 from txjax.lab import Prediction, Study, area_under, difference
@@ -22,7 +22,7 @@ def get_study():
         base={base!r},
         factors={{"model.norm_placement": ("pre", "post")}},
         metric=area_under("train/loss"),
-        tuned={{"optim.learning_rate": (1e-3, 1e-2, 1e-1)}},
+        tuned={{"optim.learning_rate": (3e-3, 1e-2, 3e-2)}},
         tuning_seeds=1,
         tiers={{"cpu": {{"train.steps": 5}}}},
         predictions=[Prediction("slower", difference("post", "pre"), margin=0.01, claim="C47")],
@@ -72,7 +72,7 @@ def test_again_nothing_is_run_and_the_verdict_is_the_same(done: tuple[Path, Ende
     folder, first = done
     results = sorted((folder / "out" / "cells").glob("*/result.json"))
     before = {path: path.stat().st_mtime_ns for path in results}
-    again = txjax(*ablate(folder, folder / "norms.py"))
+    again = here(*ablate(folder, folder / "norms.py"))
     assert verdict_lines(again) == verdict_lines(first)
     assert {path: path.stat().st_mtime_ns for path in results} == before
 
@@ -96,7 +96,7 @@ def without_seconds(table: str) -> list[Any]:
 def test_a_prediction_edited_after_the_first_run_gets_an_effect_and_no_verdict(done: tuple[Path, Ended]):
     folder, _ = done
     edited = write(folder, STUDY.replace('difference("post", "pre")', 'difference("pre", "post")'))
-    ended = txjax(*ablate(folder, edited))
+    ended = here(*ablate(folder, edited))
     (line,) = verdict_lines(ended)
     assert line.startswith("verdict: estimate C47") and "predictions changed after the first run" in line
     write(folder)
@@ -116,15 +116,17 @@ def test_a_prediction_edited_after_the_first_run_gets_an_effect_and_no_verdict(d
 def test_a_mistake_in_a_study_is_one_sentence(tmp_path: Path, old: str, new: str, message: str):
     assert old in STUDY
     study = write(tmp_path, STUDY.replace(old, new))
-    (ended,) = session(ablate(tmp_path, study, "--seeds=2"))
+    ended = here(*ablate(tmp_path, study, "--seeds=6"))
     assert ended.code == 2, ended.err
     assert message in ended.err and len(ended.err.strip().splitlines()) == 1
     assert not (tmp_path / "out" / "study.json").exists()  # it may be mended, and has registered nothing
 
 
-def test_four_seeds_give_an_estimate_with_the_reason(tmp_path: Path):
-    text = STUDY.replace('tuned={{"optim.learning_rate": (1e-3, 1e-2, 1e-1)}},', "")
-    (ended,) = session(ablate(tmp_path, write(tmp_path, text), "--seeds=4"))
+def test_four_seeds_are_refused_or_give_an_estimate_with_the_reason(tmp_path: Path):
+    text = STUDY.replace('tuned={{"optim.learning_rate": (3e-3, 1e-2, 3e-2)}},', "")
+    four = ablate(tmp_path, write(tmp_path, text), "--seeds=4")
+    refused, ended = session(four, [*four, "--anyway"])
+    assert refused.code == 2 and "take --seeds=6, or run it with --anyway" in refused.err
     (line,) = verdict_lines(ended)
     assert line.startswith("verdict: estimate") and "4 seeds, a verdict needs 6" in line
 

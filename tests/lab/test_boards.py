@@ -37,7 +37,7 @@ def study(text: Path) -> Study:
             data=Data(source=str(text), tokenizer="char"),
             optim=Optim(learning_rate=1e-2),
             train=Train(steps=12, batch_size=8, evaluate_every=6),
-            log=Log(every=4, peak_flops=1e11),
+            log=Log(every=4, peak_flops=1e11, probes=("softmax_entropy",)),
         ),
         factors={"model.norm_placement": ("pre", "post")},
         predictions=[Prediction(NAME, difference("post", "pre"))],
@@ -51,7 +51,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     (home / "text.txt").write_text("to be or not to be, that is the question. " * 60)
     with pytest.MonkeyPatch.context() as patch, graceful_stop() as stop:
         patch.setattr("txjax.lab.ablate.load_study", lambda file: study(home / "text.txt"))
-        return ablate(home, home / "work", Options(), Mock(), stop)
+        return ablate(home, home / "work", Options(anyway=True), Mock(), stop)
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +144,24 @@ def test_a_difference_is_paired_by_seed(outcome: Outcome, api: Any):
             values.append(one - other)
         assert mean[step] == pytest.approx(sum(values) / SEEDS, rel=1e-4, abs=1e-6)
         assert low[step] == pytest.approx(t_interval(values)[0], rel=1e-4, abs=1e-6)
+
+
+def test_probes_are_curves_of_their_arm_and_stand_against_theory_in_the_report(outcome: Outcome, api: Any):
+    tag = "arms/probe/softmax_entropy/layer_0"
+    points = {step: value for _, step, value in api("plugin/scalars/scalars", run="boards/arm pre", tag=tag)}
+    assert list(points) == [0, 12]
+    logged = [
+        read_rows(outcome.folder / "cells" / row.facts["cell"] / "metrics.jsonl") for row in cells(outcome, "pre")
+    ]
+    for step, value in points.items():
+        own = [row["probe/softmax_entropy/layer_0"] for rows in logged for row in rows if row["step"] == step]
+        assert value == pytest.approx(sum(own) / SEEDS, rel=1e-5)
+    (pre, post) = json.loads((outcome.folder / "results" / "report.json").read_text())["probes"]
+    assert pre["arm"] == "pre" and post["arm"] == "post" and list(pre["layers"]["0"]) == ["0", "12"]
+    even = sum(math.log(n) for n in range(1, 9)) / 8
+    assert pre["theory"] == pytest.approx(even) and 0.9 * even < pre["layers"]["0"]["0"] <= even + 1e-6
+    page = (outcome.folder / "report.html").read_text()
+    assert "Probes against theory" in page and '<figure id="probes">' in page
 
 
 def test_custom_scalars_draws_bands(outcome: Outcome, api: Any):

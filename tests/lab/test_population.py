@@ -38,7 +38,7 @@ BASE = Config(
     data=Data(source=Sort(length=4, symbols=5, held_out=32)),
     optim=Optim(learning_rate=1e-2),
     train=Train(steps=STEPS, batch_size=8, evaluate_every=10, checkpoint_every=None),
-    log=Log(every=1, sample_tokens=0, peak_flops=1e11),
+    log=Log(every=1, sample_tokens=0, peak_flops=1e11, probes=("gradient_norm",)),
 )
 RATES = (1e-3, 1e-2)
 
@@ -91,7 +91,9 @@ def test_a_member_has_the_rows_of_its_single_run(alone: Path, together: Path):
         assert one.name == other.name
         rows = [[json.loads(line) for line in (f / "metrics.jsonl").read_text().splitlines()] for f in (one, other)]
         assert [list(row) for row in rows[0]] == [list(row) for row in rows[1]]
-        for name in ("train/loss", "train/grad_norm", "train/learning_rate", "val/loss", "val/accuracy"):
+        probed = "probe/gradient_norm/layer_0"
+        assert list(column(other, probed)) == [0, 5, 10, 15, 20]
+        for name in ("train/loss", "train/grad_norm", "train/learning_rate", "val/loss", "val/accuracy", probed):
             assert_close(column(one, name), column(other, name), 1e-4)
             assert_close(scalars(one, name), scalars(other, name), 1e-4)
         assert list(column(other, "val/loss")) == [10, 20]
@@ -189,6 +191,7 @@ def test_a_member_that_diverges_touches_no_other(tmp_path: Path, together: Path,
         assert result is not None
         if cell.seed == 1:
             assert result.state == "diverged" and result.trivial is not None and not result.figures
+            assert result.steps == 7  # the first that was poisoned is the seventh
             assert max(column(folder, "train/skipped_steps")) in (7, 8)  # metrics are read an interval late
         else:
             assert result.state == "finished"

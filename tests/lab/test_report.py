@@ -28,7 +28,10 @@ from txjax.view.markdown import escaped, markdown
 from txjax.view.page import page
 from txjax.view.style import standalone
 
-FIGURES = {"forest", "seeds", "difference", "difference1", "difference2", "levels", "rates", "costs"}
+FIGURES = {
+    *("forest", "seeds", "difference", "difference1", "difference2"),
+    *("levels", "probes", "probes1", "rates", "costs"),
+}
 
 
 class Reader(HTMLParser):

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from txjax.config import Config
 from txjax.lab import Prediction, Study, area_under, at, difference, final, interaction, log_ratio, slope, steps_to
+from txjax.lab.ablate import load_study
 from txjax.lab.contrasts import bind, describe
+from txjax.lab.power import Plan
 from txjax.lab.study import digest
 from txjax.lab.table import Seed
 from txjax.schema import ConfigError
 
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FACTORS = {"model.norm_placement": ("pre", "post"), "model.num_layers": (2, 4, 8)}
 # post is worse by log2 of the layers, in units of 0.5
 SEED = Seed(
@@ -91,7 +95,7 @@ def test_a_prediction_of_at_least_needs_its_number():
         {"predictions": [Prediction("worse", difference("pre", "post"))]},
         {"predictions": [Prediction("worse", lambda seed: seed.mean())]},
         {"metric": final("val/loss")},
-        {"tuned": {"optim.learning_rate": (1e-3, 1e-2)}},
+        {"tuned": {"optim.learning_rate": (3e-3, 1e-2)}},
         {"looks": 2},
         {"measure": lambda config, seed: {"loss": 1.0}},
         {"probe": lambda trained: {"loss": 1.0}},
@@ -146,3 +150,13 @@ def test_a_contrast_of_a_function_is_registered_by_its_source():
     assert describe(slope(difference("post", "pre"), "x")) == (
         "Slope(of=Difference(high='post', low='pre', over=None), over='x')"
     )
+
+
+OWN = [path for path in EXPERIMENTS.glob("*/*.py") if "def get_study" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("file", sorted(OWN), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_projects_own_studies_can_be_registered_and_settled(file: Path):
+    own = load_study(file)
+    Plan.of(own, own.seeds_of("cpu")).refuse_futile()
+    assert own.registration({})["measured"] == own.measured

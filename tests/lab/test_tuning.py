@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txjax.lab import Row, Table, final
+from txjax.config import Config
+from txjax.lab import Row, Study, Table, final
 from txjax.lab.table import arm_key
-from txjax.lab.tuning import choose, cross_fit, extension, sensitivity, unsettled
+from txjax.lab.tuning import choose, cross_fit, extension, refuse_coarse, sensitivity, unsettled
+from txjax.schema import ConfigError
 
 RATE = "optim.learning_rate"
 VAL, TEST = final("val/loss"), final("test/loss")
@@ -84,6 +87,32 @@ def test_a_missing_cell_takes_its_value_out_and_leaves_the_arm_unsettled():
     assert unsettled([choice]) == {arm_key({"arm": "a"})}
     with pytest.raises(ValueError, match="tuning a: no value has a finished run in every tuning seed"):
         only([dataclasses.replace(r, state="failed") for r in rows])
+
+
+# ---------------------------------------------------------------- the grid
+
+
+@pytest.mark.parametrize("rates", [(1e-3, 3e-3, 1e-2), (3e-4, 1e-3, 3e-3), (0.1, 0.01, 0.0316), (1, 2, 5, 10), (1e-3,)])
+def test_a_geometric_grid_of_rates_is_taken(rates: tuple[float, ...]):
+    refuse_coarse(RATE, rates)
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        ((1e-3, 1e-2, 1e-1), r"factors of 10, 10,.*at most sqrt\(10\): give \(0.001, 0.0032, 0.01, 0.032, 0.1\)$"),
+        ((1e-3, 2e-3, 1e-2), r"factors of 2, 5,.*give \(0.001, 0.0032, 0.01\)$"),
+        ((0.0, 1e-3), "needs positive values, got 0$"),
+    ],
+)
+def test_another_grid_is_refused_with_one_to_take(rates: tuple[float, ...], message: str):
+    with pytest.raises(ConfigError, match=rf"^tuned: {RATE} .*{message}"):
+        Study("?", Config(), {"model.causal": (True, False)}, [], tuned={RATE: rates})
+    Study("?", Config(), {"model.causal": (True, False)}, [], tuned={"optim.weight_decay": (0.0, 0.1)})
+    if "give" in message:
+        given = re.search(r"give \((.*)\)", message.replace("\\", ""))
+        assert given is not None
+        refuse_coarse(RATE, [float(rate) for rate in given[1].split(", ")])
 
 
 # ---------------------------------------------------------------- edges

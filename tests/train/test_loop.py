@@ -58,7 +58,7 @@ class Recorder:
         self.in_a_row = self.in_a_row + 1 if step in self.bad else 0
         loss = np.float32(math.nan if step in self.bad else step)
         values = dict.fromkeys(StepMetrics.__dataclass_fields__, np.float32(1))
-        metrics = StepMetrics(**values | {"loss": loss, "in_a_row": np.int32(self.in_a_row)})
+        metrics = StepMetrics(**values | {"loss": loss, "in_a_row": np.int32(self.in_a_row), "more": {}})
         return replace(state, step=np.int32(step)), metrics
 
     def stepped(self, step: int) -> None:

@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workdir", type=Path, metavar="DIR", help="default runs/studies/NAME-TIER")
     parser.add_argument("--launch", type=int, help=argparse.SUPPRESS)  # one seed, in the process that a launch is
     parser.add_argument("--explore", action="store_true", help="register nothing, judge nothing")
-    parser.add_argument("--anyway", action="store_true", help="run it however long it takes")
+    parser.add_argument("--anyway", action="store_true", help="run it however long it takes, whatever it can find")
     parser.add_argument("--retry", action="store_true", help="run failed cells again")
     parser.add_argument(
         "--execution",

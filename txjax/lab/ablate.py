@@ -17,6 +17,7 @@ from txjax.lab.costcard import CostCard, arms_with_costs, predicted_minutes
 from txjax.lab.execution import Execution, Silent, Watcher, Way
 from txjax.lab.launch import launch, shuffled
 from txjax.lab.ledger import Ledger, registered_seeds
+from txjax.lab.power import Plan, outlooks, refuse_hopeless
 from txjax.lab.readouts import refuse_unlogged
 from txjax.lab.study import TRIAL_SEEDS, Study, Tier
 from txjax.lab.table import Table
@@ -24,7 +25,6 @@ from txjax.lab.verdicts import Terms, Verdict, verdicts
 from txjax.schema import ConfigError, flatten, nearest
 from txjax.store.files import read_json, write_json
 from txjax.store.lock import Lock
-from txjax.train.programs import program_key
 from txjax.train.stop import Stop
 
 MINUTES: Mapping[Tier, float | None] = {"smoke": 5, "cpu": 15, "device": None, "paper": None}
@@ -50,8 +50,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Options:
-    """seeds: instead of the tier's. explore: register nothing, judge nothing. anyway: however long it takes.
-    retry: run failed cells again. execution: one cell after another, or as populations.
+    """seeds: instead of the tier's. explore: register nothing, judge nothing. anyway: however long it takes, and
+    however little it can find. retry: run failed cells again. execution: one cell after another, or as populations.
     """
 
     tier: Tier = "cpu"
@@ -60,6 +60,11 @@ class Options:
     anyway: bool = False
     retry: bool = False
     execution: Way = "auto"
+
+    @property
+    def judging(self) -> bool:
+        """Whether verdicts are wanted, so that a study which cannot give any is refused."""
+        return not (self.anyway or self.explore or self.tier == "smoke")
 
 
 def load_study(folder: Path) -> Study:
@@ -122,8 +127,11 @@ def _run(study: Study, file: Path, workdir: Path, options: Options, watcher: Wat
     budget = {"seeds": registered if extended else count, "tier": options.tier, "base": base.digest()}
     registration = study.registration(budget)
     name = report.name_of(file)
+    plan = Plan.of(study, registered if extended and registered else count)
+    if registered is None and options.judging:
+        plan.refuse_futile()
     planned = tuning_cells(study, arms, study.tuned) if study.tuned else []
-    card = cost_card(study, arms, planned, seeds, execution)
+    card = cost_card(study, arms, planned, seeds, execution, plan)
     for line in card.lines():
         watcher.say(line)
     if not options.anyway:
@@ -133,6 +141,12 @@ def _run(study: Study, file: Path, workdir: Path, options: Options, watcher: Wat
     choices, tuned = tune(study, arms, planned, execution, watcher) if study.tuned else ((), [])
     chosen = [choice.tuned for choice in choices] or [{} for _ in arms]
     reported = report_cells(arms, chosen, seeds)
+    if choices:
+        seen = outlooks(plan, study, table_of(tuned, execution.folder, study.metrics, {}), choices, options.tier)
+        for outlook in seen:
+            watcher.say(outlook.line(plan))
+        if options.judging and len(execution.missing(reported)) == len(reported) and not ledger.data["looks"]:
+            refuse_hopeless(plan, seen, ledger)
     execution.run(reported, "report")
     ledger.look(count)
     table = table_of([*tuned, *reported], execution.folder, study.metrics, facts_of(card))
@@ -163,21 +177,23 @@ def measure_launch(file: Path, workdir: Path, tier: Tier, seed: int) -> None:
 
 
 def cost_card(
-    study: Study, arms: Sequence[Arm], planned: Sequence[Cell], seeds: Sequence[int], execution: Execution
+    study: Study,
+    arms: Sequence[Arm],
+    planned: Sequence[Cell],
+    seeds: Sequence[int],
+    execution: Execution,
+    plan: Plan,
 ) -> CostCard:
     """Prices every cell by a few steps of its program; the report's cells at the first values of what is tuned."""
     first = {path: values[0] for path, values in study.tuned.items()}
-    cells = [*planned, *report_cells(arms, [first] * len(arms), seeds)]
-    missing = execution.missing(cells)
+    phases = [planned, report_cells(arms, [first] * len(arms), seeds)]
+    cells = [cell for phase in phases for cell in phase]
+    missing = len(execution.missing(cells))
     costs = arms_with_costs(arms, study.measure is not None)
     if study.measure is not None:
-        return CostCard(len(cells), len(missing), 0, None, costs)
-    times = execution.probe(missing)
-    keys = [program_key(execution.with_vocab(cell.config)) for cell in missing]
-    minutes = predicted_minutes(
-        [cell.config.train.steps for cell in missing], [times[key] for key in keys], sum(c for c, _ in times.values())
-    )
-    return CostCard(len(cells), len(missing), len(execution.programs), minutes, costs)
+        return CostCard(len(cells), missing, 0, None, costs, plan)
+    minutes = predicted_minutes([execution.price(phase) for phase in phases])
+    return CostCard(len(cells), missing, len(execution.programs), minutes, costs, plan)
 
 
 def tune(

@@ -46,7 +46,7 @@ def write(outcome: Outcome) -> None:
 
 
 def arm_runs(outcome: Outcome, histories: Histories) -> Runs:
-    wanted = dict.fromkeys([*FIGURES, *(metric.figure for metric in outcome.study.metrics)])
+    wanted = dict.fromkeys([*FIGURES, *(metric.figure for metric in outcome.study.metrics), *histories.probed()])
     found: Runs = {}
     for arm in histories.table.arms:
         bands = {f"arms/{figure}": arm_band(histories, arm_key(arm), figure) for figure in wanted}

@@ -64,8 +64,10 @@ def report_cells(arms: Sequence[Arm], chosen: Sequence[Mapping[str, float]], see
 
 @dataclass(frozen=True)
 class Result:
-    """What is kept of a cell beside its run. figures: measured after the last step. trivial: the loss of a predictor
-    that has learned nothing, which a diverged run counts as. error: the traceback of a failed cell.
+    """What is kept of a cell beside its run. steps: that were trained; of a diverged run, the one at which it did.
+    figures: measured after the last step. trivial: the loss of a predictor that has learned nothing, which a diverged
+    run counts as. error: the traceback of a failed cell. measured_by: digest of the study's functions that made the
+    figures, where it has any.
     """
 
     state: State
@@ -74,6 +76,7 @@ class Result:
     figures: Mapping[str, float] = field(default_factory=dict)
     trivial: float | None = None
     error: str | None = None
+    measured_by: str | None = None
 
     def save(self, folder: Path) -> None:
         plain = {name: value if math.isfinite(value) else None for name, value in self.figures.items()}

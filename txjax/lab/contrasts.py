@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,10 +134,39 @@ def describe(contrast: Any) -> str:
     its name would be the same and its address another at each start.
     """
     if not hasattr(contrast, "bind"):
-        return inspect.getsource(contrast).strip()
+        return source_of(contrast)
     fields = [(f.name, getattr(contrast, f.name)) for f in dataclasses.fields(contrast)]
     shown = [f"{name}={describe(value) if name == 'of' else repr(value)}" for name, value in fields]
     return f"{type(contrast).__name__}({', '.join(shown)})"
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """The text of a function, and of the functions and plain constants of its own file that it uses."""
+    found: dict[str, None] = {}
+
+    def add(one: Any) -> None:
+        one = inspect.unwrap(one)
+        text = inspect.getsource(one).strip()
+        if text in found:
+            return
+        found[text] = None
+        code = one.__code__
+        inner = [const.co_names for const in code.co_consts if inspect.iscode(const)]
+        for name in itertools.chain(code.co_names, *inner):
+            used = one.__globals__.get(name)
+            if getattr(used, "__module__", None) == one.__module__ and inspect.isfunction(inspect.unwrap(used)):
+                add(used)
+            elif _plain(used):
+                found[f"{name} = {used!r}"] = None
+
+    add(function)
+    return "\n\n".join(found)
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_plain, value))
+    return isinstance(value, (bool, int, float, str))
 
 
 def named(factors: Factors, name: str) -> str:

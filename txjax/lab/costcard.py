@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from txjax.lab.arms import Arm, Costs, costs
+from txjax.lab.power import Plan
 from txjax.schema import ConfigError
 
 EVALUATIONS = 1.15  # of the time of the steps alone: evaluations, folders, checkpoints
@@ -14,7 +15,7 @@ EVALUATIONS = 1.15  # of the time of the steps alone: evaluations, folders, chec
 @dataclass(frozen=True)
 class CostCard:
     """cells: of training. compiles: distinct programs. minutes: predicted, of what is still missing; None where
-    nothing is trained, since only a run tells.
+    nothing is trained, since only a run tells. plan: what so many seeds can find.
     """
 
     cells: int
@@ -22,6 +23,7 @@ class CostCard:
     compiles: int
     minutes: float | None
     arms: tuple[tuple[Arm, Costs], ...]
+    plan: Plan
 
     def lines(self) -> list[str]:
         flops = sum(cost.flops for _, cost in self.arms)
@@ -33,7 +35,7 @@ class CostCard:
             f"tokens a run" + "".join(f", {path} {old} -> {new}" for path, (old, new) in arm.consequences.items())
             for arm, cost in self.arms
         ]
-        return [first, *(rows if flops else [])]
+        return [first, *(rows if flops else []), *self.plan.lines()]
 
     def refuse(self, limit: float | None) -> None:
         """ConfigError where the study takes longer than the limit in minutes."""
@@ -44,10 +46,9 @@ class CostCard:
             )
 
 
-def predicted_minutes(steps: Sequence[int], seconds: Sequence[tuple[float, float]], compiles: float) -> float:
-    """steps of each missing cell, with the (compile, step) seconds of its program; compiles: seconds of all of them."""
-    training = sum(n * step for n, (_, step) in zip(steps, seconds, strict=True))
-    return (compiles + EVALUATIONS * training) / 60
+def predicted_minutes(phases: Sequence[tuple[float, float]]) -> float:
+    """Of phases that take these seconds to compile, and to train."""
+    return sum(compiling + EVALUATIONS * training for compiling, training in phases) / 60
 
 
 def arms_with_costs(arms: Sequence[Arm], measured: bool) -> tuple[tuple[Arm, Costs], ...]:

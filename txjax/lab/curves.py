@@ -13,6 +13,7 @@ from txjax.lab.statistics import ALPHA, t_interval
 from txjax.lab.study import Prediction, Study
 from txjax.lab.table import ArmKey, Level, Seed, Table, arm_key
 from txjax.lab.verdicts import Verdict
+from txjax.probe.training import FIGURES
 from txjax.store.metrics import read_rows
 
 MOST_POINTS = 200  # of a curve; what a figure cannot show is not kept
@@ -54,6 +55,10 @@ class Histories:
                     found.setdefault(int(row["step"] or 0), {})[cell] = float(value)
         return dict(sorted(found.items()))
 
+    def probed(self) -> list[str]:
+        """The figures of probes that were logged while training, by name and layer."""
+        return list(dict.fromkeys(name for rows in self.rows.values() for row in rows for name in row if _probed(name)))
+
     def figure_for(self, metric: Metric) -> str | None:
         """What shows a metric while it comes about: its own figure, the validation's, or that of training; None where
         none was logged more than once.
@@ -61,6 +66,10 @@ class Histories:
         _, _, kind = metric.figure.partition("/")
         wanted = dict.fromkeys([metric.figure, f"val/{kind}", f"train/{kind}", "train/loss"])
         return next((figure for figure in wanted if len(self.points(figure)) > 1), None)
+
+
+def _probed(figure: str) -> bool:
+    return figure.startswith(FIGURES) and "/layer_" in figure
 
 
 def arm_band(histories: Histories, levels: ArmKey, figure: str) -> Band | None:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import jax
 
+from txjax.batch import Batch
 from txjax.config import Config
 from txjax.data.dataset import Dataset
 from txjax.lab.cells import Cell, Result, failed
 from txjax.lab.populations import Populations
-from txjax.lab.study import Study
+from txjax.lab.study import Study, digest
+from txjax.lab.timing import fastest
 from txjax.lab.trainer import Stopped, Trainer
 from txjax.models import Model, build
 from txjax.schema import ConfigError, with_values
 from txjax.train.evaluate import Evaluation, evaluate_split
 from txjax.train.programs import Programs, program_key
 from txjax.train.run import new_batches
+from txjax.train.state import State
+from txjax.train.step import StepMetrics
 from txjax.train.stop import Stop
 
-PROBE = 8  # steps timed before a launch
 Way = Literal["auto", "sequential", "population"]
 
 
@@ -61,12 +66,24 @@ class Execution(Trainer):
     retry: bool = False
     launcher: Callable[[int], None] | None = None
     way: Way = "auto"
+    times: dict[str, float] = field(default_factory=dict, init=False)  # seconds a step, by program
+
+    @cached_property
+    def measured_by(self) -> str | None:
+        """Names the functions of the study that measure cells; None where it has none of its own."""
+        return digest(self.study.measured) if self.study.measured else None
+
+    def ended(self, cell: Cell) -> Result | None:
+        """What a cell has come to; None where it has not ended, or was measured by what the study has edited since."""
+        result = Result.load(self.folder / cell.id)
+        stale = result is not None and result.state != "failed" and result.measured_by != self.measured_by
+        return None if stale else result
 
     def missing(self, cells: Sequence[Cell]) -> list[Cell]:
         """Those that have not ended, or failed and are to be run again; a cell of two roles once."""
         found = {}
         for cell in cells:
-            result = Result.load(self.folder / cell.id)
+            result = self.ended(cell)
             if result is None or (result.state == "failed" and self.retry):
                 found[cell.id] = cell
         return list(found.values())
@@ -105,6 +122,7 @@ class Execution(Trainer):
     def keep(self, cell: Cell, result: Result) -> None:
         folder = self.folder / cell.id
         folder.mkdir(parents=True, exist_ok=True)
+        result = dataclasses.replace(result, measured_by=self.measured_by)
         result.save(folder)
         self.watcher.ended(cell, result)
 
@@ -123,7 +141,7 @@ class Execution(Trainer):
             if self.stop.asked:
                 raise Stopped
             for cell in mine:
-                result = Result.load(self.folder / cell.id)
+                result = self.ended(cell)
                 if result is None:
                     self.keep(cell, failed(error or RuntimeError("the launch left it out"), start))
                 else:
@@ -153,18 +171,38 @@ class Execution(Trainer):
         """The config with the vocabulary of its data."""
         return config if self.study.measure else config.with_vocab(self.data(config).codec.vocab_size)
 
-    def probe(self, cells: Sequence[Cell]) -> dict[str, tuple[float, float]]:
-        """Seconds to compile, and seconds a step, by program key; of what the cells will run anyway."""
-        found = {}
-        for cell in cells:
-            config = cell.config
-            data = self.data(config)
-            programs = self.program(config, data)
-            key = program_key(programs.config)
-            if key not in found:
-                self.watcher.say(f"compiling and timing {cell.arm.name} ...")
-                found[key] = seconds_a_step(programs, data)
-        return found
+    def price(self, cells: Sequence[Cell]) -> tuple[float, float]:
+        """Seconds to compile, and seconds of training, of what is missing of a phase: by a few steps of what will run,
+        cell by cell or at once.
+        """
+        alone, compiling, training = self.missing(cells), 0.0, 0.0
+        if self.populated:
+            waves, alone = Populations(self).plan(alone)
+            for wave in waves:
+                self.watcher.say(f"compiling and timing {len(wave)} cells at once ...")
+                try:
+                    compiled, step = Populations(self).seconds_a_step(wave)
+                except ConfigError:
+                    raise
+                except Exception:  # as it will when it runs; then its cells are trained one by one
+                    alone += wave
+                    continue
+                compiling, training = compiling + compiled, training + step * wave[0].config.train.steps
+        for cell in alone:
+            compiled, step = self.timed(cell)
+            compiling, training = compiling + compiled, training + step * cell.config.train.steps
+        return compiling, training
+
+    def timed(self, cell: Cell) -> tuple[float, float]:
+        """Seconds to compile a cell's step, 0 where that has been timed before, and seconds a step."""
+        data = self.data(cell.config)
+        programs = self.program(cell.config, data)
+        key = program_key(programs.config)
+        if key in self.times:
+            return 0.0, self.times[key]
+        self.watcher.say(f"compiling and timing {cell.arm.name} ...")
+        compiling, self.times[key] = seconds_a_step(programs, data)
+        return compiling, self.times[key]
 
     def seconds_a_step(self, config: Config) -> float:
         """Of a config's train step, measured now."""
@@ -195,14 +233,13 @@ class Trained:
 
 
 def seconds_a_step(programs: Programs, data: Dataset) -> tuple[float, float]:
-    """Seconds to compile the train step, and the fastest of PROBE steps after it."""
+    """Seconds to compile the train step, and the fastest of a few steps after it."""
     batches = new_batches(programs.config, data)
     with programs.layout.scope():
-        step, compiling = programs.compile_train_step(next(batches))
-        state, times = programs.initial_state(), []
-        for _ in range(PROBE):
-            start = time.perf_counter()
-            state, metrics = step(state, programs.to_devices(next(batches)), programs.hyper)
-            jax.block_until_ready(metrics)
-            times.append(time.perf_counter() - start)
-    return compiling, min(times)
+        _, compiling = programs.compile_train_step(next(batches))
+
+        def take_step(state: State, batch: Batch) -> tuple[State, StepMetrics]:
+            step, _ = programs.compile_train_step(batch)  # made before, but for batches of another shape
+            return step(state, programs.to_devices(batch), programs.hyper)
+
+        return compiling, fastest(take_step, programs.initial_state(), batches)

@@ -22,6 +22,7 @@ class Ledger:
 
     registered: digest of what was registered at the first start. changes: other registrations it was started with
     later. looks: when a report was made, and over how many seeds. starts: code, versions, devices, command.
+    refused: why nothing was reported after all, where that is so.
     """
 
     path: Path
@@ -29,13 +30,17 @@ class Ledger:
 
     @classmethod
     def open(cls, folder: Path, about: Mapping[str, Any], registration: Mapping[str, Any], explore: bool) -> Ledger:
-        """Register at the first start; later ones that differ are noted, and make the study exploratory."""
+        """Register at the first start; later ones that differ are noted, and make the study exploratory. One that
+        was refused before any of its reported cells ran registers anew: it was told to change.
+        """
         path = folder / FILE
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         new = {**about, "registered": digest(registration), "registration": dict(registration), "time": now}
         data = (
             read_json(path) if path.is_file() else {**new, "explore": explore, "changes": [], "looks": [], "starts": []}
         )
+        if data.pop("refused", None):
+            data |= {name: new[name] for name in ("time", "registered", "registration")}
         known = {data["registered"], *(change["registered"] for change in data["changes"])}
         if digest(registration) not in known:
             data["changes"].append({name: new[name] for name in ("time", "registered", "registration")})
@@ -64,6 +69,11 @@ class Ledger:
         old, new = self.data["registration"], latest["registration"]
         return [name for name in new if old.get(name) != new[name]]
 
+    def refuse(self, why: str) -> None:
+        """Note that the study was refused before any of its reported cells ran."""
+        self.data["refused"] = why
+        write_json(self.path, self.data)
+
     def look(self, seeds: int) -> None:
         """Note that results over so many seeds have been seen; the same ones seen again are one look."""
         if seeds not in [entry["seeds"] for entry in self.data["looks"]]:
@@ -73,6 +83,7 @@ class Ledger:
 
 
 def registered_seeds(folder: Path) -> int | None:
-    """How many seeds a study was registered with, or None before its first start."""
+    """How many seeds a study was registered with, or None before its first start, or where it was refused since."""
     path = folder / FILE
-    return read_json(path)["registration"]["budget"]["seeds"] if path.is_file() else None
+    data: dict[str, Any] = read_json(path) if path.is_file() else {"refused": "it is not there"}
+    return None if "refused" in data else data["registration"]["budget"]["seeds"]

@@ -63,6 +63,33 @@ def levels(results: Results) -> list[doc.Figure]:
     return found
 
 
+def probes(facts: Mapping[str, Any]) -> list[doc.Figure]:
+    """Each probe over training, by arm: the mean over layers, and theory where there is one."""
+    entries = facts.get("probes", [])
+    found = []
+    for index, name in enumerate(dict.fromkeys(entry["probe"] for entry in entries)):
+        own = [entry for entry in entries if entry["probe"] == name]
+        curves = [LevelCurve(e["arm"], _over_layers(e["layers"]), _flat(e)) for e in own]
+        about = f"{name} over training, the mean over layers" + (
+            "; theory dashed." if any(e["theory"] is not None for e in own) else "."
+        )
+        figure = f"probes{index or ''}"
+        found.append(doc.Figure(figure, levels_plot(curves, "step", name, figure), about))
+    return found
+
+
+def _over_layers(layers: Mapping[str, Mapping[str, float | None]]) -> dict[float, list[float]]:
+    """{step: one value, the mean over layers}."""
+    steps = dict.fromkeys(step for curve in layers.values() for step in curve)
+    values = {step: [_real(curve[step]) for curve in layers.values() if step in curve] for step in steps}
+    return {float(step): [math.fsum(own) / len(own)] for step, own in values.items()}
+
+
+def _flat(entry: Mapping[str, Any]) -> list[tuple[float, float]]:
+    steps = [float(step) for curve in entry["layers"].values() for step in curve]
+    return [] if entry["theory"] is None else [(end, entry["theory"]) for end in (min(steps), max(steps))]
+
+
 def _level_values(values: Mapping[str, list[float | None]]) -> dict[float, list[float]]:
     return {float(level): [_real(value) for value in own] for level, own in values.items()}
 

@@ -11,14 +11,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from txjax.config import Config
 from txjax.lab.cells import Cell, Result
+from txjax.lab.timing import fastest
 from txjax.lab.trainer import Stopped
 from txjax.schema import ConfigError
 from txjax.store import Run
-from txjax.train.group import Member
+from txjax.train.group import Group, Member
 from txjax.train.population import members_at_once, saved_names, train_population
 from txjax.train.run import last_parameters, new_batches
 
@@ -43,25 +44,46 @@ class Populations:
 
         Raises Stopped after a signal, with the population saved.
         """
+        waves, alone = self.plan(waiting)
+        for wave in waves:
+            alone += self.attempt(wave)
+        return alone
+
+    def plan(self, waiting: Sequence[Cell]) -> tuple[list[list[Cell]], list[Cell]]:
+        """What is trained at once, population by population, and what is left to be trained alone."""
         alone, alike = [], defaultdict(list)
         for cell in waiting:
             if self.is_alone(cell):
                 alone.append(cell)
             else:
                 alike[self.key(cell)].append(cell)
-        for cells in alike.values():
-            for wave in self.waves(cells):
-                alone += wave if len(wave) == 1 and not self.of(wave).is_dir() else self.attempt(wave)
-        return alone
+        waves = [wave for cells in alike.values() for wave in self.waves(cells)]
+        single = [wave for wave in waves if len(wave) == 1 and not self.of(wave).is_dir()]
+        return [wave for wave in waves if wave not in single], alone + [cell for (cell,) in single]
+
+    def seconds_a_step(self, wave: Sequence[Cell]) -> tuple[float, float]:
+        """Seconds to compile the step of a whole wave, and the fastest of a few of them."""
+        members = []
+        for cell in wave:
+            data = self.execution.data(cell.config)
+            programs = self.execution.program(cell.config, data)
+            # without a run: nothing is written while it is priced
+            members.append(Member(cast(Run, None), data, programs, new_batches(programs.config, data)))
+        group = Group(members[0].programs, members)
+        take_step, compiling = group.compiled()
+        return compiling, fastest(take_step, group.begin(), group)
 
     def is_alone(self, cell: Cell) -> bool:
-        """Whether the cell has got somewhere by itself, may end before the others, or needs devices of its own."""
+        """Whether the cell has got somewhere by itself, starts from other weights, may end before the others, or needs
+        devices of its own.
+        """
         config = cell.config
         begun = (self.execution.folder / cell.id / "config.json").is_file() and Run.read(
             self.execution.folder / cell.id
         ).saved.latest() is not None
         split = config.mesh.fsdp != 1 or config.mesh.tensor != 1
-        return begun or split or config.train.patience is not None or config.log.profile is not None
+        warm = config.train.init_from is not None
+        return begun or warm or split or config.train.patience is not None or config.log.profile is not None
 
     def key(self, cell: Cell) -> tuple[str, tuple[str, ...]]:
         """Equal for cells that can be trained together: one step, one rhythm of logging, batches of one shape."""
@@ -103,10 +125,10 @@ class Populations:
         def seconds() -> float:
             return (time.perf_counter() - start) / len(wave)
 
-        def diverged(member: Member) -> None:
+        def diverged(member: Member, step: int) -> None:
             lost.add(member.name)
             trivial = member.dataset.trivial_loss()
-            execution.keep(by_name[member.name], Result("diverged", 0, seconds(), trivial=trivial))
+            execution.keep(by_name[member.name], Result("diverged", step, seconds(), trivial=trivial))
 
         with contextlib.ExitStack() as stack:
             members = [self.member(cell, stack) for cell in wave]

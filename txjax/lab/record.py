@@ -22,8 +22,9 @@ from txjax.lab.comparison import compare
 from txjax.lab.curves import Histories, prediction_bands
 from txjax.lab.evidence import value_of
 from txjax.lab.readouts import Metric
-from txjax.lab.table import Row, Table, arm_name
+from txjax.lab.table import Row, Table, arm_key, arm_name
 from txjax.lab.verdicts import Verdict
+from txjax.probe.training import theory
 from txjax.schema import ConfigError, difference
 from txjax.store.files import read_json, write_json, write_text
 from txjax.store.provenance import PACKAGE, code_version
@@ -65,6 +66,7 @@ def gather(outcome: Outcome) -> Results:
     study, cells = outcome.study, outcome.folder / "cells"
     report = outcome.table.phase("report")
     known = _earlier_differences(outcome.folder / "results" / RECORD)
+    histories = Histories.read(outcome.table, cells)
     facts = {
         "name": outcome.name,
         "question": study.question,
@@ -77,7 +79,8 @@ def gather(outcome: Outcome) -> Results:
         "arms": [_arm(arm, cost, report) for arm, cost in outcome.card.arms],
         "choices": [_choice(choice) for choice in outcome.choices],
         "seeds": _seeds(outcome, report),
-        "curves": _curves(outcome, Histories.read(outcome.table, cells)),
+        "curves": _curves(outcome, histories),
+        "probes": _probes(outcome, histories),
         "levels": _levels(outcome, report, cells),
         "differences": _differences(outcome, known),
         "start": _start(outcome.ledger.data["starts"][-1]),
@@ -161,6 +164,23 @@ def _curves(outcome: Outcome, histories: Histories) -> list[dict[str, Any]]:
     ]
 
 
+def _probes(outcome: Outcome, histories: Histories) -> list[dict[str, Any]]:
+    """What each arm's probes were over training, by layer: the mean over seeds at each step, and theory."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for figure in histories.probed():
+        _, name, layer = figure.split("/")
+        for arm in outcome.arms:
+            means = {
+                step: [value for (key, _), value in cells.items() if key == arm_key(arm.levels)]
+                for step, cells in histories.points(figure).items()
+            }
+            curve = {step: statistics.fmean(values) for step, values in means.items() if values}
+            if curve:
+                entry = {"probe": name, "arm": arm.name, "theory": theory(name, arm.config), "layers": {}}
+                found.setdefault((name, arm.name), entry)["layers"][layer.removeprefix("layer_")] = curve
+    return list(found.values())
+
+
 def _levels(outcome: Outcome, report: Table, cells: Path) -> list[dict[str, Any]]:
     """For each factor whose levels are positive numbers, what was measured at each of them: of a study that trains
     nothing all figures that it measured, else the metric.
@@ -233,7 +253,8 @@ def _code_key() -> str:
 
 def _start(start: Mapping[str, Any]) -> dict[str, Any]:
     """A start without the names of a machine: it is to be published."""
-    command = ["txjax", *(_from_here(word) for word in start["command"][1:])]
+    words = (_from_here(word) for word in start["command"][1:])
+    command = ["txjax", *(word for word in words if not word.startswith(f"--workdir={os.sep}"))]
     return {"command": command, **{name: start[name] for name in ("time", "code", "versions", "devices")}}
 
 

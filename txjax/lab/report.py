@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from txjax.lab.ablate import Outcome
 
 RESULTS, MARKDOWN, PAGE, FIGURES = "results", "report.md", "report.html", "figures"
-OWN = re.compile(r"(forest|seeds|difference|levels|rates|costs|studies)\d*")  # names of figures
+OWN = re.compile(r"(forest|seeds|difference|levels|probes|rates|costs|studies)\d*")  # names of figures
 
 
 def write(outcome: Outcome) -> None:

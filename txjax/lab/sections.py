@@ -27,6 +27,7 @@ def document(results: Results, cells: Path) -> doc.Document:
         doc.Section("Effects", effects(results)),
         doc.Section("Seed by seed, step by step", [doc.Figures(pictures.numbers(results))]),
         doc.Section("Against the levels of a factor", [doc.Figures(pictures.levels(results))]),
+        doc.Section("Probes against theory", probes(facts)),
         doc.Section("Predictions, as registered", predictions(facts)),
         doc.Section("Tuning", tuning(results)),
         doc.Section("Costs", costs(facts)),
@@ -161,6 +162,20 @@ def _unsettled(choice: Any) -> str:
     if choice["edges"]:
         return f"the best {', '.join(choice['edges'])} lies at the end of what was tried, so that no verdict is given"
     return "" if choice["settled"] else "some of the grid is missing"
+
+
+def probes(facts: Any) -> list[doc.Block]:
+    rows = []
+    for entry in facts.get("probes", []):
+        for layer, curve in entry["layers"].items():
+            start, *_, end = [curve[step] for step in sorted(curve, key=int)] * 2  # one step is both
+            rows.append([entry["probe"], entry["arm"], layer, number(start), number(end), number(entry["theory"])])
+    if not rows:
+        return []
+    header = ["probe", "arm", "layer", "at the start", "at the end", "theory"]
+    about = "On one batch of validation, means over seeds. Theory is of even weights, or of scores of unit variance."
+    table = doc.Table(header, rows, numbers=range(2, 6))
+    return [doc.Figures(pictures.probes(facts)), doc.Paragraph(about, "note"), doc.Fold("Layer by layer", [table])]
 
 
 def costs(facts: Any) -> list[doc.Block]:

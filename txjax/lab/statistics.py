@@ -154,17 +154,28 @@ def detectable(n: int, spread: float, alpha: float = ALPHA, chance: float = POWE
     """The smallest effect that n seeds find with probability `chance`; infinite where the exact test of n numbers has
     no outcome as rare as alpha.
     """
-    if n < fewest(alpha):
-        return math.inf
-    if spread == 0:
-        return 0.0
+    return spread * _least(lambda effect: power(effect, 1.0, n, alpha) >= chance) if n >= fewest(alpha) else math.inf
+
+
+def detectable_margin(n: int, spread: float, alpha: float = ALPHA, chance: float = POWER) -> float:
+    """The smallest margin within which n seeds find two equal arms equivalent with probability `chance`."""
+    return spread * _least(lambda margin: equivalence_power(margin, 1.0, n, alpha) >= chance) if n > 1 else math.inf
+
+
+def _least(enough: Callable[[float], bool]) -> float:
+    """The smallest number that is enough, by bisection."""
     low, high = 0.0, 1.0
-    while power(high, 1.0, n, alpha) < chance:
+    while not enough(high):
         low, high = high, 2 * high
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if power(middle, 1.0, n, alpha) < chance else (low, middle)
-    return high * spread
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def least_spread(spread: float, n: int, confidence: float = 0.9) -> float:
+    """The standard deviation that the true one exceeds with this confidence, where n normal numbers showed `spread`."""
+    return spread * math.sqrt((n - 1) / float(special.chdtri(n - 1, 1 - confidence)))
 
 
 def fewest(alpha: float = ALPHA) -> int:

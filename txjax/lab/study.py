@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from txjax.config import Config
-from txjax.lab.contrasts import bind, describe
+from txjax.lab.contrasts import bind, describe, source_of
 from txjax.lab.readouts import Metric, final
 from txjax.lab.table import Level, arm_name
+from txjax.lab.tuning import refuse_coarse
 from txjax.schema import ConfigError, nearest
 
 Tier = Literal["smoke", "cpu", "device", "paper"]
@@ -114,6 +115,9 @@ class Study:
         for name, levels in self.factors.items():
             if len(levels) < 2 or isinstance(levels, str):
                 raise ConfigError(f"factors: {name} needs at least two levels, got {levels!r}")
+        for path, values in self.tuned.items():
+            if path.endswith("learning_rate"):
+                refuse_coarse(path, values)
         names = [prediction.name for prediction in self.predictions]
         for name in names:
             if names.count(name) > 1:
@@ -177,6 +181,11 @@ class Study:
         metric = self.metric.fallback or self.metric
         return dataclasses.replace(metric, figure=metric.figure.replace("test/", "val/"))
 
+    @property
+    def measured(self) -> list[str]:
+        """The text of the functions that measure cells, with what of their file they rest on."""
+        return [source_of(own) for own in (self.measure, self.probe) if own is not None]
+
     def registration(self, budget: Mapping[str, Any]) -> dict[str, Any]:
         """What may not change once a study has run; budget: seeds and steps of the tier."""
         return {
@@ -199,7 +208,7 @@ class Study:
             "tuned_by": self.chosen_by.name,
             "tuning_seeds": self.tuning_seeds if self.tuned else 0,
             "looks": self.looks,
-            "measured": [describe(own) for own in (self.measure, self.probe) if own is not None],
+            "measured": self.measured,
             "matched": None if self.matched is None else dataclasses.asdict(self.matched),
             "budget": dict(budget),
         }
@@ -214,8 +223,8 @@ class Study:
         }
 
 
-def digest(registration: Mapping[str, Any]) -> str:
-    """Ten hexadecimal digits that name a registration."""
+def digest(registration: Any) -> str:
+    """Ten hexadecimal digits that name a registration, or a part of one."""
     return hashlib.sha256(json.dumps(registration, sort_keys=True).encode()).hexdigest()[:10]
 
 

@@ -16,10 +16,13 @@ from txjax.config import Config
 from txjax.models import build
 from txjax.models.costs import train_flops_per_token
 from txjax.parallel import make_layout
+from txjax.train.hardware import product_flops
+from txjax.train.loop import Batches
 from txjax.train.programs import Programs
 
 STEPS, SECONDS = 20, 3.0  # a figure is the median of so many steps, or of as many as fit into the time
-SIDE = 1024  # of the matrices of the reference product
+WARM_UP, LEAST = 3, 2  # steps before the clock starts, where they fit into the time; and steps that are timed anyway
+PROBE = 8  # steps of which the fastest prices a study
 
 
 def training_speed(config: Config, seconds: float = SECONDS) -> dict[str, float]:
@@ -46,9 +49,8 @@ def _measured(programs: Programs, seconds: float) -> dict[str, float]:
         state, metrics = step(state, batch, programs.hyper)
         return metrics
 
-    for _ in range(3):
-        jax.block_until_ready(advance())
-    before = reference_flops()
+    timed(advance, WARM_UP, seconds, least=1)
+    before = product_flops(3)
     times = timed(advance, STEPS, seconds)
     median = statistics.median(times)
     count = shape[0] * shape[1]
@@ -57,38 +59,35 @@ def _measured(programs: Programs, seconds: float) -> dict[str, float]:
         "seconds_per_step": median,
         "tokens_per_second": count / median,
         "flops_per_second": flops,
-        "share_of_peak": flops / best_reference(),
+        "share_of_peak": flops / best_product(),
         "compile_seconds": compiling,
-        "quiet": before / best_reference(),
+        "quiet": before / best_product(),
     }
 
 
-def timed(work: Callable[[], Any], times: int, seconds: float) -> list[float]:
-    """Seconds of each call, waited for: `times` of them, or as many as fit into `seconds`, at least three."""
+def timed(work: Callable[[], Any], times: int, seconds: float, least: int = LEAST) -> list[float]:
+    """Seconds of each call, waited for: `times` of them, or as many as fit into `seconds`, but `least` in any case."""
     found: list[float] = []
     end = time.perf_counter() + seconds
-    while len(found) < times and (time.perf_counter() < end or len(found) < 3):
+    while len(found) < times and (time.perf_counter() < end or len(found) < least):
         start = time.perf_counter()
         jax.block_until_ready(work())
         found.append(time.perf_counter() - start)
     return found
 
 
-def reference_flops() -> float:
-    """FLOP/s of the fastest of a few products of two square matrices, now."""
-    product, x = _reference()
-    return 2 * SIDE**3 / min(timed(lambda: product(x, x), 10, 1.0))
-
-
 @cache
-def _reference() -> tuple[Any, jax.Array]:
-    x = jnp.ones((SIDE, SIDE), jnp.float32)
-    product = jax.jit(jnp.matmul)
-    jax.block_until_ready(product(x, x))
-    return product, x
+def best_product() -> float:
+    """FLOP/s of the reference product in this process at its best: what a machine gives when nobody else asks."""
+    return max(product_flops(10) for _ in range(5))
 
 
-@cache
-def best_reference() -> float:
-    """The reference product's speed in this process at its best: what this machine gives when nobody else asks."""
-    return max(reference_flops() for _ in range(5))
+def fastest(take_step: Callable[[Any, Batch], tuple[Any, Any]], state: Any, batches: Batches) -> float:
+    """Seconds of the fastest of a few train steps."""
+    seconds = []
+    for _ in range(PROBE):
+        start = time.perf_counter()
+        state, metrics = take_step(state, next(batches))
+        jax.block_until_ready(metrics)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)

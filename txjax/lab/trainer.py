@@ -55,8 +55,8 @@ class Trainer:
         with programs.layout.scope(), Run.open(folder, config, fingerprint=batches.fingerprint) as run:
             try:
                 outcome = train_in(run, data, programs, batches, quiet, stop, evaluated)
-            except TrainingStopped:
-                return Result("diverged", 0, time.perf_counter() - start, trivial=trivial)
+            except TrainingStopped as stopped:
+                return Result("diverged", stopped.step, time.perf_counter() - start, trivial=trivial)
             if outcome.reason == "signal":
                 raise Stopped
             figures = self.figures(last_parameters(run, programs), programs, data)

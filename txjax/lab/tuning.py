@@ -6,6 +6,7 @@ and an optimum at the end of the grid asks for one more value there, for all arm
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from txjax.lab.table import ArmKey, Level, Row, Table, arm_key, arm_name
 from txjax.schema import ConfigError
 
 EXTENSIONS = 2  # values by which each end of a grid may be extended
+COARSEST = math.sqrt(10)  # factor between neighbouring learning rates, between which an optimum may lie unseen
+ROUNDED = 1.12  # by how much more a factor may be off: 1, 3, 10 are written for 1, 3.16, 10, and 1, 2, 5, 10
 
 Values = tuple[tuple[str, float], ...]  # of the tuned settings, by path
 Grid = Mapping[str, Sequence[float]]
@@ -50,6 +53,25 @@ class Choice:
     def settled(self) -> bool:
         """Whether the optimum lies inside the grid, and nothing of the grid is missing."""
         return not self.edges and not any(math.isnan(point.score) for point in self.curve)
+
+
+def refuse_coarse(path: str, rates: Sequence[float]) -> None:
+    """ConfigError unless learning rates are geometric, with factors of sqrt(10) at most."""
+    ordered = sorted(rates)
+    if len(ordered) < 2:
+        return
+    if ordered[0] <= 0:
+        raise ConfigError(f"tuned: {path} needs positive values, got {ordered[0]:g}")
+    factors = [high / low for low, high in itertools.pairwise(ordered)]
+    if max(factors) <= COARSEST * ROUNDED and max(factors) <= min(factors) * ROUNDED**2:
+        return
+    steps = max(1, math.ceil(math.log(ordered[-1] / ordered[0]) / math.log(COARSEST) - 0.1))
+    finer = [_rounded(ordered[0] * (ordered[-1] / ordered[0]) ** (i / steps), 2) for i in range(steps + 1)]
+    shown = ", ".join(f"{factor:.3g}" for factor in factors)
+    raise ConfigError(
+        f"tuned: {path} goes in factors of {shown}, where a grid has to be geometric in factors of at most sqrt(10): "
+        f"give ({', '.join(f'{rate:g}' for rate in finer)})"
+    )
 
 
 def choose(table: Table, metric: Metric) -> list[Choice]:
@@ -156,6 +178,6 @@ def _values(row: Row) -> Values:
     return tuple(row.tuned.items())
 
 
-def _rounded(value: float) -> float:
-    """To six digits: a step of 3.1623 from 1e-3 should not be a number of seventeen."""
-    return float(f"{value:.6g}")
+def _rounded(value: float, digits: int = 6) -> float:
+    """A step of 3.1623 from 1e-3 should not be a number of seventeen digits."""
+    return float(f"{value:.{digits}g}")

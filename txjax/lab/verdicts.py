@@ -126,13 +126,19 @@ def verdicts(
 
 def _case(table: Table, prediction: Prediction, metric: Metric, tier: Tier, terms: Terms) -> Case:
     evidence = gather(table, prediction.contrast, prediction.metric or metric, terms.trivial, terms.seeds)
+    unit, margin = unit_and_margin(prediction, evidence, tier)
+    return Case(prediction, evidence, unit, margin, _barred(prediction, evidence, terms))
+
+
+def unit_and_margin(prediction: Prediction, evidence: Evidence, tier: Tier) -> tuple[str, float | None]:
+    """The prediction's own margin or the usual one; ConfigError where its kind needs one and there is none."""
     unit, usual = scale_of(prediction.contrast, evidence.metric, tier)
     margin = usual if prediction.margin is None or evidence.fell_back else prediction.margin  # its unit is another then
     if prediction.kind == "same" and margin is None:
         raise ConfigError(
             f"prediction {prediction.name!r}: kind same needs a margin, and {unit or 'it'} has no usual one"
         )
-    return Case(prediction, evidence, unit, margin, _barred(prediction, evidence, terms))
+    return unit, margin
 
 
 def _barred(prediction: Prediction, evidence: Evidence, terms: Terms) -> Finding | None:

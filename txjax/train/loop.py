@@ -17,11 +17,16 @@ from txjax.train.state import State
 from txjax.train.step import StepMetrics
 from txjax.train.stop import Stop
 
+PROBED = 5  # logging points from one probe to the next: a probe takes about as long as a step
 TakeStep = Callable[[State, Batch], tuple[State, StepMetrics]]
 
 
 class TrainingStopped(Exception):
     """The run cannot go on: one sentence that says at which step, and why."""
+
+    def __init__(self, step: int, why: str) -> None:
+        super().__init__(f"step {step}: {why}")
+        self.step = step
 
 
 class Batches(Protocol):
@@ -38,6 +43,7 @@ class Observer(Protocol):
     def measured(self, interval: Interval) -> None: ...
     def evaluate(self, step: int, params: Any) -> Evaluation: ...
     def sample(self, step: int, params: Any) -> None: ...
+    def probe(self, step: int, params: Any) -> None: ...
     def save(self, step: int, state: State, data: dict[str, Any], evaluation: Evaluation | None) -> None: ...
 
 
@@ -96,8 +102,9 @@ def fit(
         stopping = asked(stop, step, log.every)
         evaluating = last or due(step, train.evaluate_every)
         sampling = evaluating or due(step, log.samples)
+        probing = bool(log.probes) and (last or due(step, PROBED * log.every))
         saving = last or stopping or due(step, train.checkpoint_every)
-        pausing = evaluating or sampling or saving
+        pausing = evaluating or sampling or probing or saving
         for interval in meter.drain() if pausing else meter.turn() if due(step, log.every) else []:
             observer.measured(interval)
             judge(train, interval)
@@ -106,6 +113,8 @@ def fit(
             patience.judge([evaluation.loss])
         if sampling:
             observer.sample(step, state.params)
+        if probing:
+            observer.probe(step, state.params)
         if saving or patience.over:
             observer.save(step, state, batches.get_state(), evaluation if evaluating else None)
         if pausing:
@@ -132,12 +141,14 @@ def judge(train: Train, interval: Interval) -> None:
         row = int(metrics.in_a_row)
         if row and train.non_finite == "stop":
             raise TrainingStopped(
-                f"step {step}: the loss ({float(metrics.loss)}), its gradient (norm {float(metrics.grad_norm)}) or the "
+                step,
+                f"the loss ({float(metrics.loss)}), its gradient (norm {float(metrics.grad_norm)}) or the "
                 f"update (norm {float(metrics.update_norm)}) is not finite: lower optim.learning_rate, or set "
-                "train.non_finite=skip"
+                "train.non_finite=skip",
             )
         if row > train.max_skips:
             raise TrainingStopped(
-                f"step {step}: {row} steps in a row were not finite, more than train.max_skips={train.max_skips}: "
-                "lower optim.learning_rate"
+                step,
+                f"{row} steps in a row were not finite, more than train.max_skips={train.max_skips}: "
+                "lower optim.learning_rate",
             )

@@ -35,12 +35,13 @@ FULL = 0.6  # of a device's memory, up to which members are put on it
 
 
 def train_population(
-    members: Sequence[Member], folder: Path, *, save_every: int, stop: Stop, diverged: Callable[[Member], None]
+    members: Sequence[Member], folder: Path, *, save_every: int, stop: Stop, diverged: Callable[[Member, int], None]
 ) -> Literal["finished", "signal"]:
     """Train runs that have no checkpoint of their own yet, from where the population has got to in `folder`.
 
-    Those that reach the end have their last checkpoint in their own folders; `diverged` is told of the others as soon
-    as it is seen. save_every: steps between checkpoints of the whole population. After a signal it is saved, too.
+    Those that reach the end have their last checkpoint in their own folders; `diverged` is told of the others, and of
+    the step, as soon as it is seen. save_every: steps between checkpoints of the whole population. After a signal it is
+    saved, too.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
@@ -57,6 +58,7 @@ def train_population(
         watch.once("train/compile_seconds", seconds)
         if latest is None:
             watch.sample(0, state.params)
+            watch.probe(0, state.params)
         try:
             return _fit(group, state, take_step, watch, save_every, stop).reason  # type: ignore[return-value]
         except Emptied:
@@ -116,7 +118,7 @@ class GroupWatch:
     group: Group
     names: Sequence[str]
     writer: CheckpointWriter
-    diverged: Callable[[Member], None]
+    diverged: Callable[[Member, int], None]
     watches: dict[str, Watch] = field(default_factory=dict)
     evaluations: dict[str, Evaluation] = field(default_factory=dict)
 
@@ -145,12 +147,12 @@ class GroupWatch:
         watch.measured(interval)
         try:
             judge(watch.config.train, interval)
-        except TrainingStopped:
+        except TrainingStopped as stopped:
             watch.metrics.close()
             self.group.rows[row] = None
-            self.diverged(member)
+            self.diverged(member, stopped.step)
             if not any(self.group.rows):
-                raise Emptied from None
+                raise Emptied(stopped.step, "every member has diverged") from None
 
     def stepped(self, step: int) -> None: ...
     def measured(self, interval: Interval) -> None: ...
@@ -168,6 +170,13 @@ class GroupWatch:
                 own = self.group.member_params(params, row)
                 with watch.programs.layout.scope():
                     watch.sample(step, own)
+
+    def probe(self, step: int, params: Any) -> None:
+        for row, _, watch in self.living():
+            if watch.config.log.probes:
+                own = self.group.member_params(params, row)
+                with watch.programs.layout.scope():
+                    watch.probe(step, own)
 
     def save(self, step: int, state: State, data: dict[str, Any], evaluation: Evaluation | None) -> None:
         """At the last step a checkpoint in each member's folder, before it one of all of them together."""

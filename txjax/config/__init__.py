@@ -6,7 +6,7 @@ that a config file needs one import line.
 
 from typing import TYPE_CHECKING, Any
 
-from txjax.config.data import Chunking, Data, Source, Tokenizer
+from txjax.config.data import Chunking, Data, Objective, Source, Tokenizer
 from txjax.config.model import (
     Attention,
     Cross,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # the names that __getattr__ finds, for editors and type chec
 
 FAMILIES: tuple[type[Kind], ...] = (
     Position, RopeScaling, Norm, Schedule, Embedding, Mixer, Cross, FeedForward, Head, Initialisation, Optimizer,
-    Source, Tokenizer, Chunking,
+    Source, Tokenizer, Chunking, Objective,
 )  # fmt: skip
 
 
@@ -48,6 +48,6 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Attention", "Chunking", "Config", "ConfigError", "Cross", "Data", "Embedding", "Encoder", "FeedForward", "Group",
-    "Head", "Initialisation", "Layer", "Log", "Mesh", "Mixer", "Model", "Norm", "Optim", "Optimizer", "Position",
-    "Schedule", "Section", "Source", "Tokenizer", "Train", "difference", "flatten", "from_dict", "to_dict",
+    "Head", "Initialisation", "Layer", "Log", "Mesh", "Mixer", "Model", "Norm", "Objective", "Optim", "Optimizer",
+    "Position", "Schedule", "Section", "Source", "Tokenizer", "Train", "difference", "flatten", "from_dict", "to_dict",
 ]  # fmt: skip

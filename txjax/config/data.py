@@ -9,18 +9,29 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from txjax.schema import Kind, Section, require
 
 if TYPE_CHECKING:
+    from txjax.config.model import Model
     from txjax.config.root import Config
 
 Split = Literal["train", "validation", "test"]
 
 
 class Source(Kind, home="txjax.data.sources"):
-    """Where examples come from. A bare word that is no kind's name is a text source: a corpus, file or folder."""
+    """Where examples come from. A bare word that is no kind's name is the name of a corpus that a kind knows, or a text
+    source: a corpus, file or folder.
+    """
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
         members = cls.members()
-        return members[text]() if text in members else members["text"](name=text)  # type: ignore[call-arg]
+        if text in members:
+            return members[text]()
+        kind = next((kind for kind in members.values() if text in kind.named()), members["text"])
+        return kind(name=text)  # type: ignore[call-arg]
+
+    @classmethod
+    def named(cls) -> Iterable[str]:
+        """Names that stand for this kind with that `name`."""
+        return ()
 
     @property
     def context(self) -> int | None:
@@ -29,6 +40,9 @@ class Source(Kind, home="txjax.data.sources"):
 
     def validate(self, data: Data) -> None:
         """Refuse settings of the section that this source cannot follow: raise ConfigError."""
+
+    def judge(self, config: Config, codec: Any) -> None:
+        """Refuse a model that cannot learn from this source as this codec reads it: raise ConfigError."""
 
     def codec(self, data: Data) -> Any:
         """The txjax.data.codec.Codec of its ids."""
@@ -63,10 +77,31 @@ class Chunking(Kind, home="txjax.data.chunking"):
         raise NotImplementedError
 
 
+class Objective(Kind, home="txjax.data.objectives"):
+    """What a model reads of a row of text, and what of it it has to predict."""
+
+    @property
+    def specials(self) -> tuple[str, ...]:
+        """The roles of the ids that it needs beside those of text: see txjax.data.codec.Codec."""
+        return ()
+
+    def room(self, context: int) -> int:
+        """Tokens of text that a row is made of, where what the model reads is `context` tokens long."""
+        return context
+
+    def validate(self, model: Model) -> None:
+        """Refuse a model that this objective cannot train: raise ConfigError."""
+
+    def examples(self, rows: Any, codec: Any, split: Split, context: int) -> Any:
+        """txjax.data.dataset.Examples made of txjax.data.sequences.Sequences of room(context) tokens."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
 class Data(Section):
     """source: python (the interpreter's own documentation, always there), the name of a corpus, a path to a
         .txt or .jsonl file or a folder of them, or a task (docs/tasks.md), which leaves the other fields alone.
+    objective: what is to be predicted of a text: the next token, or what was hidden of it.
     context: tokens in a sequence; none: model.context.
     validation: share of the text that is held out near its end, where the source has no split of its own.
     test: share that is held out at the very end, for one last evaluation; 0: none.
@@ -77,6 +112,7 @@ class Data(Section):
     source: Source = field(default_factory=lambda: Source.members()["text"]())
     tokenizer: Tokenizer = field(default_factory=lambda: Tokenizer.members()["bytes"]())
     chunking: Chunking = field(default_factory=lambda: Chunking.members()["concatenate"]())
+    objective: Objective = field(default_factory=lambda: Objective.members()["causal"]())
     context: int | None = None
     validation: float = 0.1
     test: float = 0.0

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
+from txjax.batch import Batch
 from txjax.ops.norms import LayerNorm, Norm
 from txjax.ops.positions import Learned, Position
 from txjax.schema import ConfigError, Kind, Section, require
@@ -26,6 +29,10 @@ class Mixer(Kind, home="txjax.nn.mixers"):
         """The flax module of this mixer; called with (x_BTD, context, layer, state)."""
         raise NotImplementedError
 
+    def rotates(self, model: Model) -> tuple[Position, int] | None:
+        """The scheme by which it turns queries and keys, and the width of what is turned; None: it turns nothing."""
+        return None
+
     def state(self, model: Model, batch: int, length: int) -> Any:
         """What the mixer carries while decoding: a cache for `length` tokens in each of `batch` rows, or a state."""
         return None
@@ -41,6 +48,10 @@ class FeedForward(Kind, home="txjax.nn.feedforwards"):
         """The flax module of this feed-forward; called with (x_BTD, context)."""
         raise NotImplementedError
 
+    def idle(self, model: Model) -> int:
+        """How many of its parameters a token does not use: those of the experts that it does not go to."""
+        return 0
+
     def validate(self, model: Model) -> None:
         """Refuse a model that this feed-forward cannot serve: raise ConfigError."""
 
@@ -52,6 +63,15 @@ class Embedding(Kind, home="txjax.nn.embeddings"):
     """
 
     reads: ClassVar[Literal["ids", "vectors"]] = "ids"
+
+    @property
+    def added(self) -> int:
+        """How many vectors of its own it puts before those of a row."""
+        return 0
+
+    def tokens(self, rows: int, length: int) -> jax.ShapeDtypeStruct:
+        """Shape and type of batch.tokens."""
+        return jax.ShapeDtypeStruct((rows, length), jnp.int32)
 
     def module(self, model: Model, name: str) -> Any:
         """The flax module of this embedding; called with a Batch, and the table (V, D) of another one where it is
@@ -81,6 +101,7 @@ class Cross(Kind, home="txjax.nn.cross"):
 class Head(Kind, home="txjax.nn.heads"):
     """What turns hidden states into logits; a member also builds its module, `module()`.
 
+    A classifier names the number of its classes `outputs`.
     tied: whether it uses the embedding's table. generates: whether its logits are those of a next token.
     """
 
@@ -91,8 +112,10 @@ class Head(Kind, home="txjax.nn.heads"):
         """The flax module of this head; called with (hidden (..., D), table (V, D) or None), it gives logits."""
         raise NotImplementedError
 
-    def pool(self, x_BTD: Array, segments_BT: Array | None) -> Array:
-        """The states that it makes logits of: all of them, or one a row, (B, 1, D)."""
+    def read(self, model: Model, x_BTD: Array, batch: Batch, context: Any) -> Array:
+        """What it makes logits of: all of the last states, or one vector a row, (B, 1, D). Called inside the model's
+        compact call, so that it may have modules and losses (txjax.nn.context.add_loss) of its own.
+        """
         return x_BTD
 
     def validate(self, model: Model) -> None:
@@ -122,6 +145,7 @@ class Attention(Section):
         the initial weights of the queries instead (Raffel et al. 2020).
     num_kv_heads: key/value heads, each shared by num_heads / num_kv_heads query heads; none: as many as heads.
     head_dim: width of a head; none: width / num_heads.
+    sinks: a learned score for each head of self-attention, in the softmax beside those of the keys, without a value.
     implementation: plain is the reference; recomputed keeps no weights for the backward pass and skips what
         causality hides; xla and cudnn are jax.nn.dot_product_attention's; blockwise needs memory linear in the length.
     block_size: keys (and queries) that blockwise holds at once.
@@ -133,6 +157,7 @@ class Attention(Section):
     scale: Literal["rsqrt", "none", "folded"] | float = "rsqrt"
     softcap: float | None = None
     qk_norm: bool = False
+    sinks: bool = False
     qkv_bias: bool = True
     output_bias: bool = True
     implementation: Literal["plain", "recomputed", "xla", "cudnn", "blockwise"] = "recomputed"
@@ -166,12 +191,17 @@ class Encoder(Section):
     model's own.
 
     embedding: shared with the decoder, or its own.
+    causal: a token sees those before it alone, as recurrent layers do.
+    bridge: states: each recurrent layer of the decoder starts from the last state of the encoder's layer of its number
+        (Sutskever et al. 2014).
     """
 
     num_layers: int = 4
     pattern: tuple[Layer, ...] = (Layer(),)
     first_layers: tuple[Layer, ...] = ()
     embedding: Literal["shared", "own"] = "shared"
+    causal: bool = False
+    bridge: Literal["none", "states"] = "none"
 
 
 @dataclass(frozen=True)
@@ -188,7 +218,7 @@ class Model(Section):
     norm_placement: pre x+f(n(x)), post n(x+f(x)), sandwich x+n(f(n(x))), output x+n(f(x)).
     topology: sequential, or parallel: mixer and feed-forward both read the layer's input.
     residual: on x+f, off f, or a number a: x+a f.
-    dropout, dropout_sites: one rate, and where it applies.
+    dropout, dropout_sites: one rate, and where it applies; head: on the vector that a classifier reads.
     dtype: of the computation; parameters, softmax, norms, angles and the loss are float32 whatever it is.
     matmul_precision: of float32 products on accelerators, whose default is faster and coarser than float32.
     remat: what the backward pass computes again: none, full (all of a layer), dots (all but matrix products).
@@ -217,7 +247,11 @@ class Model(Section):
     head: Head = _default(Head, "tied")
     logit_softcap: float | None = None
     dropout: float = 0.0
-    dropout_sites: tuple[Literal["embedding", "attention", "residual"], ...] = ("embedding", "attention", "residual")
+    dropout_sites: tuple[Literal["embedding", "attention", "residual", "head"], ...] = (
+        "embedding",
+        "attention",
+        "residual",
+    )
     init: Initialisation = _default(Initialisation, "normal")
     dtype: Literal["float32", "bfloat16"] = "float32"
     matmul_precision: Literal["default", "high", "highest"] = "default"
@@ -249,7 +283,22 @@ class Model(Section):
                 self.encoder_model.check()
             except ConfigError as error:
                 raise ConfigError(f"encoder: {error}") from None
+            self._check_bridge()
         self.position.validate(head_dim=self.head_dim, width=self.width, num_heads=self.attention.num_heads)
+
+    def _check_bridge(self) -> None:
+        """A state goes from a layer to the one of its number: both have to keep the same."""
+        assert self.encoder is not None
+        if self.encoder.bridge == "states":
+            other = self.encoder_model
+            mixers = [[model.mixer_of(layer) for layer in model.layers] for model in (self, other)]
+            require(
+                (len(self.first_layers), len(self.pattern)) == (len(other.first_layers), len(other.pattern))
+                and mixers[0] == mixers[1]
+                and not any(mixer.grows for mixer in mixers[0]),
+                "encoder.bridge=states needs the same recurrent layers in encoder and decoder: make encoder.num_layers "
+                "and its pattern those of the model, and choose a mixer such as gru or lstm",
+            )
 
     @property
     def encoder_model(self) -> Model:
@@ -262,7 +311,7 @@ class Model(Section):
             num_layers=own.num_layers,
             pattern=own.pattern,
             first_layers=own.first_layers,
-            causal=False,
+            causal=own.causal,
             head=Head.members()["none"](),
         )
 
@@ -293,9 +342,20 @@ class Model(Section):
         return self.first_layers + self.pattern * self.periods
 
     @property
+    def rotations(self) -> tuple[tuple[Position, int], ...]:
+        """The different ones among those of the layers' mixers (Mixer.rotates)."""
+        found = (self.mixer_of(layer).rotates(self) for layer in self.layers)
+        return tuple(dict.fromkeys(one for one in found if one is not None))
+
+    @property
     def max_length(self) -> int | None:
         """The longest sequence the model can take, or None: only a learned table has an end."""
         return self.context if self.position.bounded else None
+
+    @property
+    def generates(self) -> bool:
+        """Whether it can write text: each token follows from those before it alone."""
+        return self.causal and self.head.generates
 
     @property
     def memory(self) -> int | None:

@@ -15,6 +15,8 @@ class Train(Section):
     batch_size: sequences of one optimizer step, over all devices and all its micro-batches.
     accumulation: micro-batches that one step is computed in; values do not depend on it.
     data_stream: another number is another order of the data (a task's other examples) for the same initial weights.
+    init_from: the folder of a run, or of converted weights, whose parameters this run starts with where path and shape
+        agree; none: all start as model.init draws them.
     label_smoothing: share of the target's mass that is spread evenly over the whole vocabulary.
     loss_chunk: tokens whose logits are held at once, or none: all of them.
     non_finite: what a non-finite loss or gradient does: stop the run, or skip the step and count it.
@@ -29,6 +31,7 @@ class Train(Section):
     accumulation: int = 1
     seed: int = 0
     data_stream: int = 0
+    init_from: str | None = None
     label_smoothing: float = 0.0
     loss_chunk: int | None = None
     non_finite: Literal["stop", "skip"] = "stop"
@@ -72,13 +75,19 @@ class Mesh(Section):
         ("heads", "tensor"),
         ("kv_heads", "tensor"),
         ("mlp", "tensor"),
+        ("experts", None),
         ("head_dim", None),
         ("state", None),
         ("gates", None),
         ("kernel", None),
         ("context", None),
         ("types", None),
+        ("channels", None),
+        ("rows", None),
+        ("columns", None),
+        ("classes", None),
         ("buckets", None),
+        ("rank", None),
         ("layers", None),
     )
     activation_rules: tuple[tuple[str, str | None], ...] = (
@@ -88,10 +97,12 @@ class Mesh(Section):
         ("heads", "tensor"),
         ("kv_heads", "tensor"),
         ("mlp", "tensor"),
+        ("experts", None),
         ("vocab", "tensor"),
         ("head_dim", None),
         ("state", None),
         ("gates", None),
+        ("rank", None),
     )
 
     def check(self) -> None:
@@ -122,6 +133,8 @@ class Log(Section):
     prompt, sample_tokens, temperature: of the sample texts; 0 tokens: none are made.
     profile: first step of a profiler trace and the number of its steps, or none.
     peak_flops: of one device, for MFU; none: looked up, or measured on a CPU.
+    probes: what is measured of each layer on one batch of validation, at the start, at the end and now and then: names
+        of txjax.probe.training, such as gradient_norm or softmax_entropy.
     """
 
     every: int = 10
@@ -132,6 +145,7 @@ class Log(Section):
     tensorboard: bool = True
     profile: tuple[int, int] | None = None
     peak_flops: float | None = None
+    probes: tuple[str, ...] = ()
 
     def check(self) -> None:
         require(self.every > 0, f"every must be at least 1, got {self.every}")

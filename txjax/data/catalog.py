@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple, get_args
 
+import numpy as np
+
 from txjax.config.data import Split
 from txjax.config.root import Config
 from txjax.data import corpora
-from txjax.data.dataset import load
 from txjax.data.sources.text import EMBEDDED
+from txjax.data.textual import Textual
 
 SHOWN_CHARACTERS = 400
 
@@ -37,17 +39,23 @@ def _row(corpus: corpora.Corpus) -> Row:
 
 
 def show(config: Config, count: int) -> list[str]:
-    """Lines that describe the data of a config: the vocabulary, the report of each split, and the first `count`
-    training examples.
+    """Lines that describe the data of a config: the vocabulary, the report of each split, the arrays of a row, and the
+    first `count` training examples.
     """
-    data, section = load(config), config.data
+    data, section = config.data.source.load(config, None), config.data  # whatever the model
     lines = [f"source     {section.source}"]
     if section.source.context is None:
-        lines += [f"tokenizer  {section.tokenizer}", f"chunking   {section.chunking}"]
+        lines.append(f"tokenizer  {section.tokenizer}")
+    if isinstance(section.source, Textual):
+        lines += [f"chunking   {section.chunking}", f"objective  {section.objective}"]
     lines.append(f"vocabulary {data.codec.vocab_size:,} ids, separator {data.codec.separator}")
+    if data.codec.classes:
+        lines.append(f"classes    {len(data.codec.classes)}: {', '.join(data.codec.classes)}"[:SHOWN_CHARACTERS])
     for split in get_args(Split):
         if split != "test" or data.test is not None:
             lines.append(f"{split:10} {data.split(split).report}")
+    row = data.train.gather(np.array([0]))
+    lines.append(f"a row      {', '.join(f'{name} {list(array.shape[1:])}' for name, array in row.items())}")
     for index in range(min(count, len(data.train))):
         lines += [f"example {index}:", *map(_shortened, data.train.show(index, data.codec))]
     return lines

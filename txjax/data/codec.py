@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import functools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,6 +27,9 @@ class Codec:
     pieces: the bytes that each id stands for; a character may be spread over several ids.
     separator: the id between documents, which also ends generation, or None.
     bos: the id that a text must begin with, or None where it needs none.
+    specials: ids that no text has, by what an objective or a source wants them for: cls and sep, before a row and
+        after each part of it; mask; pad; end, of what a decoder writes; sentinel0, sentinel1 and so on.
+    classes: the names of what targets number, where these are no ids.
     """
 
     kind: ClassVar[str]
@@ -32,6 +37,8 @@ class Codec:
     pieces: Sequence[bytes]
     separator: int | None = None
     bos: int | None = None
+    specials: Mapping[str, int] = {}
+    classes: tuple[str, ...] = ()
 
     @property
     def vocab_size(self) -> int:
@@ -77,11 +84,23 @@ class Codec:
         lengths[marks] = 0
         return lengths
 
+    @functools.cached_property
+    def is_text(self) -> np.ndarray:
+        """bool [vocab_size]: which ids stand for text, and are neither special nor the mark of a document's ends."""
+        found = np.ones(self.vocab_size, bool)
+        found[[mark for mark in (self.separator, self.bos, *self.specials.values()) if mark is not None]] = False
+        return found
+
+    def extended(self, roles: Iterable[str], classes: tuple[str, ...] = ()) -> Codec:
+        """This codec with a special id for each role, and the names of classes; itself where it has them."""
+        missing = tuple(role for role in roles if role not in self.specials)
+        return self if not missing and classes in ((), self.classes) else Extended(self, missing, classes)
+
     def save(self, folder: Path) -> None:
         """Write the codec to a folder, whole or not at all."""
         folder.mkdir(parents=True, exist_ok=True)
         part = folder / f"{FILE}.part"
-        part.write_text(json.dumps({"kind": self.kind, "state": self.state()}), encoding="utf-8")
+        part.write_text(json.dumps(_saved(self)), encoding="utf-8")
         os.replace(part, folder / FILE)
 
 
@@ -116,6 +135,58 @@ class Symbols(Codec):
         return np.zeros(self.vocab_size, np.int64)
 
 
+class Extended(Codec):
+    """A codec, and after its vocabulary an id for each of `roles` that it lacks. Its end of text, if it has one, is the
+    end of what a decoder writes; where it has none, the id for the end becomes that.
+    """
+
+    kind = "extended"
+
+    def __init__(self, base: Codec, roles: Iterable[str], classes: tuple[str, ...] = ()) -> None:
+        self.base, self.roles, self.classes = base, tuple(roles), classes
+        self.specials, self.bos = dict(base.specials), base.bos
+        pieces = list(base.pieces)
+        for role in self.roles:
+            if role == "end" and base.separator is not None:
+                self.specials[role] = base.separator
+            else:
+                self.specials[role] = len(pieces)
+                pieces.append(f"<{role}>".encode())
+        self.pieces = pieces
+        self.separator = base.separator if base.separator is not None else self.specials.get("end")
+
+    @classmethod
+    def restore(cls, state: Mapping[str, Any]) -> Extended:
+        return cls(_restored(state["base"]), state["roles"], tuple(state["classes"]))
+
+    def state(self) -> dict[str, Any]:
+        return {"base": _saved(self.base), "roles": list(self.roles), "classes": list(self.classes)}
+
+    def encode(self, text: str) -> np.ndarray:
+        return self.base.encode(text)
+
+    def prompt(self, text: str) -> np.ndarray:
+        return self.base.prompt(text)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        size = self.base.vocab_size
+        runs = groupby(map(int, ids), key=lambda token: token >= size)
+        return "".join(
+            b"".join(self.pieces[token] for token in run).decode() if added else self.base.decode(run)
+            for added, run in runs
+        )
+
+    def piece(self, token: int, previous: int | None) -> bytes:
+        size = self.base.vocab_size
+        if token >= size:
+            return self.pieces[token]
+        return self.base.piece(token, previous if previous is not None and previous < size else None)
+
+    def byte_lengths(self) -> np.ndarray:
+        added = np.zeros(self.vocab_size - self.base.vocab_size, np.int64)
+        return np.concatenate([self.base.byte_lengths(), added])
+
+
 class Stream:
     """Incremental decoding: a character comes out when its last byte is in, so that none is ever split."""
 
@@ -146,10 +217,20 @@ def load_codec(folder: Path) -> Codec:
         raise ConfigError(f"{folder} holds no tokenizer: there is no {FILE} in it")
     try:
         saved: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        kind, state = saved["kind"], saved["state"]
-    except (ValueError, KeyError, TypeError):
+        return _restored(saved)
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, ConfigError):
+            raise ConfigError(f"{path} {error}") from None
         raise ConfigError(f"{path} is not a tokenizer that txjax saved, or is damaged") from None
-    members = {**Tokenizer.members(), Symbols.kind: Symbols}
+
+
+def _saved(codec: Codec) -> dict[str, Any]:
+    return {"kind": codec.kind, "state": codec.state()}
+
+
+def _restored(saved: Mapping[str, Any]) -> Codec:
+    kind, state = saved["kind"], saved["state"]
+    members = {**Tokenizer.members(), Symbols.kind: Symbols, Extended.kind: Extended}
     if kind not in members:
-        raise ConfigError(f"{path} holds a tokenizer of kind {kind!r}, which is not known{nearest(kind, members)}")
+        raise ConfigError(f"holds a tokenizer of kind {kind!r}, which is not known{nearest(kind, members)}")
     return members[kind].restore(state)

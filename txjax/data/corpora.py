@@ -51,6 +51,8 @@ def _files(base: str | None, *pins: tuple[str, int, str]) -> tuple[File, ...]:
 
 
 _RAW = "https://raw.githubusercontent.com"
+_NLTK = f"{_RAW}/nltk/nltk_data/5db857e6f7df11eabb5e5665836db9ec8df07e28/packages/corpora"
+_CHINESE = f"{_RAW}/SophonPlus/ChineseNlpCorpus/a0b781d72158bde242c0626c9e354d2b328865ff/datasets"
 _ALL = (
     Corpus(
         name="tinyshakespeare",
@@ -159,6 +161,68 @@ _ALL = (
             ("cmn.txt", 1_315_138, "f81798986021a75cbbcdd7521e627d87031e1b74e5601cfb3604cf1637ac62dd"),
         ),
         pairs={"all": ("cmn.txt",)},
+    ),
+    Corpus(
+        name="sst2",
+        what="9,613 sentences on films, positive or negative",
+        source="clairett/pytorch-sentiment-classification, from the Stanford Sentiment Treebank",
+        licence="research use",
+        files=_files(
+            f"{_RAW}/clairett/pytorch-sentiment-classification/457ffd83de90a9d6d472d8ffc31bbffe40a8b236/data/SST2",
+            ("train.tsv", 720_259, "ec192f833a64da08f475488a77b0d0b47db47acd0f458bd18433fc793b569920"),
+            ("dev.tsv", 92_057, "eddea6b39e601dd4e7a672b53cc40fdf6019fa80522f351206c24340ca5d9359"),
+            ("test.tsv", 188_749, "831169c7e2e429d6026e1bdbb542f33b636e3e596caad9602ebc953c205928b7"),
+        ),
+    ),
+    Corpus(
+        name="mr",
+        what="10,662 sentences of film reviews, positive or negative",
+        source="Pang and Lee 2005, by way of nltk/nltk_data",
+        licence="CC BY 4.0",
+        files=_files(
+            _NLTK,
+            ("sentence_polarity.zip", 490_256, "6e1ed4405b65c7eabf1d199a7f7c437091ac21da0ea7467b410a74062574566b"),
+        ),
+    ),
+    Corpus(
+        name="subj",
+        what="10,000 sentences, subjective or objective",
+        source="Pang and Lee 2004, by way of nltk/nltk_data",
+        licence="CC BY 4.0",
+        files=_files(
+            _NLTK,
+            ("subjectivity.zip", 521_628, "741f3371e1a4375051b874fd82fd55857b90975473c91c19a3101cbe17fc4d8c"),
+        ),
+    ),
+    Corpus(
+        name="trec",
+        what="5,952 questions by what they ask for, 6 classes or 50",
+        source="Li and Roth 2002, by way of nltk/nltk_data",
+        licence="research use",
+        files=_files(
+            _NLTK,
+            ("qc.zip", 125_456, "091fb01e50883014d150acb7d5013d787136968b3f955ae01725a65e7e80f304"),
+        ),
+    ),
+    Corpus(
+        name="zh_sentiment",
+        what="Chinese reviews of meals (11,987) and hotels (7,766), positive or negative",
+        source="SophonPlus/ChineseNlpCorpus",
+        licence="research use",
+        files=(
+            *_files(
+                f"{_CHINESE}/waimai_10k",
+                ("waimai_10k.csv", 919_380, "b8b5c11c00b51578d35937fca56e03a126b45381f1ea4b22893237cb377a26fe"),
+            ),
+            *_files(
+                f"{_CHINESE}/ChnSentiCorp_htl_all",
+                (
+                    "ChnSentiCorp_htl_all.csv",
+                    2_904_858,
+                    "1d414b9c65caf3a836abdb4efded621968502ad3338e1a9d885ae131c86083f0",
+                ),
+            ),
+        ),
     ),
 )
 CORPORA: dict[str, Corpus] = {corpus.name: corpus for corpus in _ALL}

@@ -19,6 +19,7 @@ class Examples(Protocol):
     """One split: rows of `context` tokens, found by their number.
 
     fields: the arrays of a row, as Batch names them. endless: len() is only a bound, and no row comes twice.
+    renewed: what is made of a row is another in each epoch; in training the number of row i is then i + epoch len().
     buckets: which rows go together into batches, where rows differ in width; None: any. report: what the split holds,
     in a line.
     """
@@ -29,6 +30,8 @@ class Examples(Protocol):
     def fields(self) -> tuple[str, ...]: ...
     @property
     def endless(self) -> bool: ...
+    @property
+    def renewed(self) -> bool: ...
     @property
     def buckets(self) -> Buckets | None: ...
     @property
@@ -57,7 +60,7 @@ class Examples(Protocol):
         ...
 
     def show(self, index: int, codec: Codec) -> list[str]:
-        """A row for people, each of its documents a line."""
+        """A row for people: each of its documents a line, or what is read and what is predicted."""
         ...
 
 
@@ -86,7 +89,9 @@ def load(config: Config, saved: Codec | None = None) -> Dataset:
     """The splits that `config.data` describes.
 
     saved: the codec of a run; none: the source makes it, for text by training `data.tokenizer` on the training text.
-    Raises ConfigError where a file cannot be used, a split is shorter than a sequence, or an id is outside the
-    vocabulary of the tokenizer or of the model.
+    Raises ConfigError where a file cannot be used, a split is shorter than a sequence, an id is outside the vocabulary
+    of the tokenizer or of the model, or the model is not one that could learn from it.
     """
-    return config.data.source.load(config, saved)
+    found = config.data.source.load(config, saved)
+    config.data.source.judge(config, found.codec)
+    return found

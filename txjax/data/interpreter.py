@@ -9,7 +9,7 @@ import importlib
 import sys
 import sysconfig
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from txjax.config.data import Split
@@ -21,17 +21,25 @@ VALIDATION, TEST = 9, 4  # its place among them, and that of the one for test, w
 
 def documents(split: Split, *, with_test: bool) -> Iterator[str]:
     """The language reference by topic, then the source of the standard library's top-level public modules, by name."""
-    kept = 0
+    kept, belongs = 0, side(split, with_test=with_test)
     for index, text in enumerate(text for source in (_topics, _modules) for text in source() if text.strip()):
-        place = index % EVERY
-        side = "validation" if place == VALIDATION else "test" if with_test and place == TEST else "train"
-        if side == split:
+        if belongs(index):
             kept += 1
             yield text
     if not kept:
         raise ConfigError(
             "data.source='python' finds no documentation in this interpreter: name a corpus or a file of your own"
         )
+
+
+def side(split: Split, *, with_test: bool) -> Callable[[int], bool]:
+    """Whether a document, by its number, is in a split."""
+
+    def belongs(index: int) -> bool:
+        place = index % EVERY
+        return split == ("validation" if place == VALIDATION else "test" if with_test and place == TEST else "train")
+
+    return belongs
 
 
 def _topics() -> Iterator[str]:

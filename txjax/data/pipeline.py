@@ -42,6 +42,7 @@ class TrainBatches:
         process_index: int,
         process_count: int,
     ) -> None:
+        _own_rows(batch_size, process_index, process_count)  # refused before the first batch
         examples = examples.for_seed(seed)
         self.fingerprint = fingerprint(examples, batch_size=batch_size, seed=seed, shuffle=shuffle)
         order = grain.MapDataset.source(_order(examples, batch_size, seed, shuffle))
@@ -100,7 +101,8 @@ ROWS = 8  # a batch of a bucket has a multiple of batch_size / ROWS rows, which 
 
 def _order(examples: Examples, batch_size: int, seed: int, shuffle: bool) -> Any:
     if examples.buckets is None:
-        return _EpochOrder(len(examples), batch_size, seed, shuffle and not examples.endless)
+        shuffle = shuffle and not examples.endless
+        return _EpochOrder(len(examples), batch_size, seed, shuffle, count_on=examples.renewed)
 
     def permutation(stream: int, epoch: int, length: int) -> np.ndarray:
         return _permutation([seed & (1 << 64) - 1, stream, epoch], length) if shuffle else np.arange(length)
@@ -117,11 +119,13 @@ def _permutation(entropy: list[int], length: int) -> np.ndarray:
 class _EpochOrder:
     """Item k is the indices of the k-th batch of endless epochs: a random-access source for grain.
 
+    count_on: the numbers of an epoch begin after those of the one before.
     grain's own shuffle takes milliseconds an item where there are few items; this one is a table of one epoch.
     """
 
-    def __init__(self, length: int, batch_size: int, seed: int, shuffle: bool) -> None:
+    def __init__(self, length: int, batch_size: int, seed: int, shuffle: bool, *, count_on: bool) -> None:
         self._length, self._batch_size, self._seed, self._shuffle = length, batch_size, seed, shuffle
+        self._count_on = count_on
         self._permutation = functools.lru_cache(maxsize=2)(self._new_permutation)
 
     def __len__(self) -> int:
@@ -130,11 +134,11 @@ class _EpochOrder:
     def __getitem__(self, index: Any) -> np.ndarray:
         start = int(index) * self._batch_size
         epochs, places = np.divmod(np.arange(start, start + self._batch_size), self._length)
-        if not self._shuffle:
-            return places
-        return np.concatenate(
-            [self._permutation(epoch)[places[epochs == epoch]] for epoch in np.unique(epochs).tolist()]
-        )
+        if self._shuffle:
+            places = np.concatenate(
+                [self._permutation(epoch)[places[epochs == epoch]] for epoch in np.unique(epochs).tolist()]
+            )
+        return places + epochs * self._length if self._count_on else places
 
     def _new_permutation(self, epoch: int) -> np.ndarray:
         return _permutation([self._seed & (1 << 64) - 1, epoch], self._length)

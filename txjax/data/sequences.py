@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -56,7 +56,7 @@ class Sequences:
     fields: the arrays of a row, among DTYPES; positions begin at 0 and segments at 1, anew in each span.
     """
 
-    endless = False
+    endless = renewed = False
     buckets: Buckets | None = None
 
     def __init__(
@@ -82,6 +82,10 @@ class Sequences:
 
     def gather(self, indices: np.ndarray) -> dict[str, np.ndarray]:
         """The arrays [B, T] of several sequences; an index past the last gives a row of padding, weight 0."""
+        return self.read(indices, self.fields)
+
+    def read(self, indices: np.ndarray, fields: Iterable[str]) -> dict[str, np.ndarray]:
+        """Any of the arrays in DTYPES, as gather gives them."""
         first = self.rows[np.minimum(indices, len(self))]
         counts = self.rows[np.minimum(indices + 1, len(self))] - first  # spans of each row
         row, number = _ragged(counts)
@@ -98,7 +102,7 @@ class Sequences:
             "positions": position,
             "segments": number[span] + 1,
         }
-        batch = {name: np.zeros((len(indices), self.context), DTYPES[name]) for name in self.fields}
+        batch = {name: np.zeros((len(indices), self.context), DTYPES[name]) for name in fields}
         for name, array in batch.items():
             array.reshape(-1)[target] = values[name]
         return batch
@@ -134,9 +138,7 @@ class Sequences:
         np.add.at(edges, starts + 1 + skips, 1)
         np.add.at(edges, stops, -1)
         scored = np.cumsum(edges)[:-1]  # how often each token is a target
-        counts = np.bincount(self.tokens, weights=scored)
-        shares = counts[counts > 0] / counts.sum()
-        return float(-(shares * np.log(shares)).sum())
+        return entropy(np.bincount(self.tokens, weights=scored))
 
     def for_seed(self, seed: int) -> Self:
         return self
@@ -147,6 +149,12 @@ class Sequences:
     def show(self, index: int, codec: Codec) -> list[str]:
         spans = self.spans[self.rows[index] : self.rows[index + 1]]
         return [repr(codec.decode(self.tokens[start : stop - 1])) for start, stop, _ in spans]
+
+
+def entropy(counts: np.ndarray) -> float:
+    """In nats, of things that occur so often."""
+    shares = counts[counts > 0] / max(counts.sum(), 1)
+    return float(-(shares * np.log(shares)).sum())
 
 
 def _before(lengths: np.ndarray) -> np.ndarray:

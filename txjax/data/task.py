@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from txjax.config.root import Config
 
 ENDLESS = 1 << 40  # training examples, to any practical end
-UNUSED = ("tokenizer", "chunking", "context", "validation", "test", "held_out", "shuffle")  # of data, by a task
+# Fields of data that a task does not use.
+UNUSED = ("tokenizer", "chunking", "objective", "context", "validation", "test", "held_out", "shuffle")
 
 
 class Arrays(NamedTuple):
@@ -101,6 +102,7 @@ class TaskExamples:
     seed: int
 
     fields = PLAIN
+    renewed = False
     buckets = None
 
     @property

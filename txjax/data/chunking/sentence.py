@@ -25,7 +25,7 @@ def _any_of(characters: str) -> bytes:
 _CLOSING = _any_of("\"')]}”’»」』）》】") + b"*"
 _PARAGRAPH = rb"(?:\r?\n[ \t]*){2,}"
 _SENTENCE = _any_of(".!?") + b"+" + _CLOSING + rb"(?=\s|$)|" + _any_of("。！？…") + b"+" + _CLOSING
-_ENDS = {"paragraph": re.compile(_PARAGRAPH), "sentence": re.compile(_PARAGRAPH + b"|" + _SENTENCE)}
+ENDS = {"paragraph": re.compile(_PARAGRAPH), "sentence": re.compile(_PARAGRAPH + b"|" + _SENTENCE)}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Sentence(Chunking, kind="sentence"):
         spans: list[tuple[int, int, int]] = []
         divided = 0
         for start, stop in zip(documents.starts.tolist(), documents.stops.tolist(), strict=True):
-            ends = start + unit_ends(documents.tokens[start:stop], documents.pieces, _ENDS[self.unit])
+            ends = start + unit_ends(documents.tokens[start:stop], documents.pieces, ENDS[self.unit])
             cuts, cut_inside = pack(start, stop, ends, context)
             spans += [(a, b, 0) for a, b in cuts]
             divided += cut_inside

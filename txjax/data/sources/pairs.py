@@ -31,7 +31,7 @@ NAMES: dict[Split, tuple[str, ...]] = {
     "validation": ("validation", "valid", "val", "dev"),
     "test": ("test",),
 }
-UNUSED = ("chunking",)  # of data, by pairs
+UNUSED = ("chunking", "objective")  # of data, by pairs
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,10 @@ class Pairs(Source, kind="pairs"):
 def _lines(path: Path) -> list[str]:
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            return file.read().splitlines()
+            text = file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read as UTF-8 text: {error}") from None
+    return text.removesuffix("\n").split("\n") if text else []  # splitlines() would also cut at U+2028 and its like
 
 
 def _side_by_side(source: Path, target: Path) -> Iterator[Pair]:
@@ -206,7 +207,7 @@ class PairExamples:
     sources[starts[0][i] : starts[0][i + 1]], and so on.
     """
 
-    endless = False
+    endless = renewed = False
     fields = ("tokens", "targets", "weights", "segments", "source", "source_segments")
 
     def __init__(self, rows: list[tuple[np.ndarray, np.ndarray]], context: int, widths: np.ndarray, end: int) -> None:

@@ -1,0 +1,1 @@
+"""The kinds of txjax.config.data.Objective, one file each."""

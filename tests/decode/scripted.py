@@ -52,6 +52,9 @@ class Scripted:
         place = Place(cache.text_B, cache.length_B + 1)
         return self.logits(place), place
 
+    def rows(self, cache: Place, rows_B: jax.Array) -> Place:
+        return Place(cache.text_B[rows_B], cache.length_B[rows_B])
+
     def logits(self, place: Place) -> jax.Array:
         likeliest_B = jnp.asarray(self.table)[place.text_B, place.length_B]
         return 1.0 + self.certainty * jax.nn.one_hot(likeliest_B, self.vocab, dtype=jnp.float32)

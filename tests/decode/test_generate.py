@@ -13,15 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scripted import Scripted
+from weights import parameters
 
 from txjax import api
 from txjax.batch import Batch
-from txjax.config import Alibi, Attention, Config, Layer, Learned, Model, Rope, SelfAttention
+from txjax.config import Alibi, Attention, Config, Encoder, Layer, Learned, Model, Rope, SelfAttention
 from txjax.data.tokenizers.bytes import Bytes
 from txjax.decode import Sampling, generate
 from txjax.decode.generate import _loop
 from txjax.models import Decoder, presets
-from txjax.nn.parameters import is_spec
 from txjax.schema import ConfigError
 
 CONTEXT, VOCAB = 16, 23
@@ -48,17 +48,6 @@ MODELS = {
 }
 GREEDY = Sampling(temperature=0.0)
 PROMPTS = [[5, 3, 8], [7, 7, 1, 0, 2, 9, 4, 6, 2]]
-
-
-@cache
-def parameters(model: Model) -> Any:
-    """Weights with which one token follows another: at initialisation all logits are near zero."""
-    random = np.random.default_rng(0)
-
-    def draw(spec: Any) -> jax.Array:
-        return jnp.asarray(spec.mean + 0.5 * random.standard_normal(spec.value.shape), jnp.float32)
-
-    return jax.tree.map(draw, Decoder(model).specs, is_leaf=is_spec)
 
 
 def sampled(model: Any, prompts: Sequence[Sequence[int]], tokens: int, sampling: Sampling, **more: Any) -> Any:
@@ -126,6 +115,51 @@ def test_past_the_context_is_an_error_unless_it_may_slide():
         sampled(decoder, PROMPTS, 9, GREEDY, context=CONTEXT)
     with pytest.raises(ConfigError, match=r"prompt of 20 tokens .* shorten it, or choose past_context=slide"):
         sampled(decoder, [[1] * 20], 1, GREEDY, context=CONTEXT)
+
+
+# ---------------------------------------------------------------- over an encoder
+
+OVER_ENCODER = presets.llama(
+    16, 2, 2, hidden=24, context=CONTEXT, vocab_size=VOCAB, encoder=Encoder(num_layers=1), first_layers=(Layer(),)
+)
+SOURCES = [[5, 3, 8], [7, 7, 1, 4, 2, 9, 4, 6, 2, 11, 3], [1]]
+
+
+@pytest.mark.bug("T040", "huggingface/transformers#47946", "keras-team/keras-io#1046")
+def test_a_batch_of_unequal_sources_is_what_full_passes_give_each():
+    """Prompts of one id, as they are with an encoder, and unequal ones; sources are padded, as prompts are."""
+    decoder, params = Decoder(OVER_ENCODER), parameters(OVER_ENCODER)
+
+    @jax.jit
+    def full(text: jax.Array, source: jax.Array) -> jax.Array:
+        real = (source >= 0).astype(int)  # what is hidden may hold anything
+        return decoder.apply(params, Batch(tokens=text, source=source % VOCAB, source_segments=real)).logits
+
+    sources = np.array([source + [-1] * (CONTEXT - len(source)) for source in SOURCES])
+    for prompts in ([[3], [0], [3]], [[5, 3, 8], [7], [7, 7, 1, 0]]):
+        new = sampled(decoder, prompts, 10, GREEDY, sources=SOURCES, context=CONTEXT)
+        texts = [prompt + ids for prompt, ids in zip(prompts, new, strict=True)]
+        padded = np.array([text + [0] * (CONTEXT - len(text)) for text in texts])
+        for prompt, ids, row in zip(prompts, new, np.asarray(full(padded, sources)).argmax(-1), strict=True):
+            assert ids == row[len(prompt) - 1 :][:10].tolist()
+        assert len({token for ids in new for token in ids}) > 3
+    assert len({tuple(ids[1:]) for ids in new}) == 3  # the source is read
+
+
+@pytest.mark.parametrize(
+    ("model", "sources", "complaint"),
+    [
+        (OVER_ENCODER, None, "needs batch.source, what its encoder reads"),
+        (ROPE, SOURCES[:1], "needs no batch.source"),
+        (OVER_ENCODER, SOURCES, "1 prompts need 1 sources, got 3"),
+        (OVER_ENCODER, [[]], "source 0 has no tokens"),
+        (OVER_ENCODER, [[-1]], "source 0 has the id -1, outside the vocabulary"),
+        (replace(OVER_ENCODER, position=Learned()), [[1] * 17], "a source of 17 tokens runs past model.context=16"),
+    ],
+)
+def test_what_an_encoder_cannot_read_is_refused(model: Model, sources: Any, complaint: str):
+    with pytest.raises(ConfigError, match=complaint):
+        sampled(Decoder(model), [[1]], 3, GREEDY, sources=sources, context=CONTEXT)
 
 
 # ---------------------------------------------------------------- the end of a text

@@ -1,5 +1,9 @@
-"""From a model and a prompt to text."""
+"""From a model and a prompt, or a source, to text."""
 
+from txjax.decode.beam import BeamSearch, Hypothesis, Penalty, Stop, beam_search
 from txjax.decode.generate import Sampling, generate
+from txjax.decode.translate import end_of, translate
 
-__all__ = ["Sampling", "generate"]
+__all__ = [
+    "BeamSearch", "Hypothesis", "Penalty", "Sampling", "Stop", "beam_search", "end_of", "generate", "translate",
+]  # fmt: skip

@@ -14,11 +14,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from txjax.batch import Batch
+from txjax.decode.padding import batch_of, check_ids, check_sources, rounded
 from txjax.models import Model
 from txjax.ops.sampling import filtered_logits, sample
 from txjax.schema import require
-
-SHORTEST = 32  # of the lengths that prompts and caches are rounded up to
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,7 @@ def generate(
     seeds: Sequence[int],
     context: int | None,
     past_context: Literal["error", "slide"] = "error",
+    sources: Sequence[Sequence[int]] | None = None,
 ) -> list[list[int]]:
     """Up to `tokens` new ids after each prompt; a text that reaches sampling.end stops there, the end included.
 
@@ -59,8 +59,11 @@ def generate(
     context: the most tokens the model holds at once (txjax.config.Model.memory), or None: no end. Where prompt and
     tokens together exceed it: error raises ConfigError before anything runs; slide reads the last half of a text again,
     from position 0, each time the text has filled the context.
+    sources: what the encoder of a model that has one reads, ids for each prompt; such a prompt is usually one id, the
+    start of a text.
     """
     _check(prompts, tokens, sampling, seeds)
+    check_sources(prompts, sources, sampling.limit)
     if past_context == "error" and context is not None:
         _check_room(max(len(p) for p in prompts), tokens, context)
     texts, new = [list(p) for p in prompts], [[] for _ in prompts]
@@ -70,7 +73,7 @@ def generate(
         texts = [t[:1] if end else _slid(t, context) for t, end in zip(texts, ended, strict=True)]
         longest = max(map(len, texts))
         count = tokens - done if context is None else min(tokens - done, context + 1 - longest)
-        drawn = _draw(model, params, texts, count, sampling, seeds, ended, done, context)
+        drawn = _draw(model, params, texts, sources, count, sampling, seeds, ended, done, context)
         for text, row, piece in zip(texts, new, drawn, strict=True):
             text += piece
             row += piece
@@ -86,11 +89,7 @@ def _check(prompts: Sequence[Sequence[int]], tokens: int, sampling: Sampling, se
     require(all(0 <= seed < 2**32 for seed in seeds), f"seeds must be in [0, 2^32), got {list(seeds)}")
     rates = np.size(sampling.temperature)
     require(rates in (1, len(prompts)), f"{len(prompts)} prompts need 1 or {len(prompts)} temperatures, got {rates}")
-    for i, prompt in enumerate(prompts):
-        require(len(prompt) > 0, f"prompt {i} has no tokens: start it with the end-of-text id or any other")
-        for token in (min(prompt), max(prompt)):
-            inside = token >= 0 and (sampling.limit is None or token < sampling.limit)
-            require(inside, f"prompt {i} has the id {token}, outside the vocabulary of {sampling.limit} ids")
+    check_ids("prompt", prompts, sampling.limit)
 
 
 def _check_room(longest: int, tokens: int, context: int) -> None:
@@ -113,6 +112,7 @@ def _draw(
     model: Model,
     params: Any,
     texts: list[list[int]],
+    sources: Sequence[Sequence[int]] | None,
     count: int,
     sampling: Sampling,
     seeds: Sequence[int],
@@ -121,37 +121,25 @@ def _draw(
     context: int | None,
 ) -> list[list[int]]:
     """`count` more ids for each text that has not ended, cut after the end id; `done` have been drawn before."""
-    lengths = np.array([len(t) for t in texts])
-    longest = lengths.max().item()
-    width = _rounded(longest, context)
-    rows = np.zeros((len(texts), width), np.int32)
-    for row, text in zip(rows, texts, strict=True):
-        row[: len(text)] = text
-    segments = (np.arange(width) < lengths[:, None]).astype(np.int32)
+    longest = max(map(len, texts))
+    batch = batch_of(texts, sources, context)
     drawn, lengths_B = _loop(
         model,
         params,
-        Batch(tokens=rows, segments=segments),
+        batch,
         jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32)),
         jnp.broadcast_to(jnp.asarray(sampling.temperature, jnp.float32), (len(texts),)),
         None if sampling.top_p is None else jnp.full(1, sampling.top_p, jnp.float32),
         jnp.asarray(ended),
         jnp.asarray(done),
         jnp.asarray(count),
-        buffer=_rounded(count, None),
-        cache_len=_rounded(max(longest + count - 1, width), context),
+        buffer=rounded(count, None),
+        cache_len=rounded(max(longest + count - 1, batch.tokens.shape[1]), context),
         top_k=sampling.top_k,
         end=sampling.end,
         limit=sampling.limit,
     )
     return [row[:n].tolist() for row, n in zip(np.asarray(drawn), np.asarray(lengths_B), strict=True)]
-
-
-def _rounded(length: int, limit: int | None) -> int:
-    """The next of few lengths (multiples of SHORTEST, at most a quarter longer), so that few programs are compiled."""
-    step = max(SHORTEST, 1 << (length // 8).bit_length())
-    up = -(-length // step) * step
-    return up if limit is None else max(min(up, limit), length)
 
 
 @partial(jax.jit, static_argnames=("model", "buffer", "cache_len", "top_k", "end", "limit"))

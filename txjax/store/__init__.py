@@ -3,6 +3,7 @@
     run.Run                          FOLDER with config.json, run.json and a lock; makes the two below
     metrics.Metrics                  FOLDER/metrics.jsonl and FOLDER/tb/
     checkpoints.CheckpointWriter     FOLDER/checkpoints/STEP/; Checkpoints only reads them
+    averaging.average                the mean of the parameters of the last checkpoints
     files                            whole files or none
 
 Nothing here knows a model: it takes pytrees, dicts and numbers. `Run.checkpoints` and `Run.metrics` import what they

@@ -1,0 +1,109 @@
+"""Translate a file line by line: one line in, one line out, in order, on standard output.
+
+txjax translate --workdir=runs/multi30k --from=test.en --average=10 > test.out
+txjax translate --workdir=DIR --from=- --beam=1 --stop=full        greedy, from standard input
+txjax translate --workdir=DIR --from=test.en --reference=test.de   and its BLEU, on standard error
+
+Of finished texts the one of the largest log P / penalty wins: penalty=fairseq is |y|^length_penalty, penalty=wu is
+((5 + |y|) / 6)^length_penalty. BLEU is that of the text as it is written, cut at white space, unless --tokenize says
+how to cut it; byte-pair pieces of the reference (anst@@ arr@@ t) are joined. Files may end in .gz.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+SEARCH = ("beam", "length_penalty", "penalty", "stop", "ratio", "extra", "longest", "batch_size")  # of api.translate
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--workdir", required=True, metavar="DIR")
+    parser.add_argument("--step", default="latest", metavar="latest|best|N")
+    parser.add_argument(
+        "--average", type=int, default=1, metavar="N", help="the mean of the last N checkpoints up to it"
+    )
+    parser.add_argument("--from", dest="source", required=True, metavar="FILE|-", help="what to translate")
+    parser.add_argument("--beam", type=int, default=5, metavar="K", help="texts that are open at once")
+    parser.add_argument("--length_penalty", type=float, default=1.0, metavar="A", help="larger: longer; 0: none")
+    parser.add_argument("--penalty", choices=("fairseq", "wu"), default="fairseq", help="its form, above")
+    parser.add_argument(
+        "--stop",
+        choices=("certain", "full"),
+        default="certain",
+        help="once no open text can win, or once K have ended, as in fairseq",
+    )
+    parser.add_argument("--ratio", type=float, default=1.0, metavar="R", help="at most R x source + EXTRA tokens")
+    parser.add_argument("--extra", type=int, default=50, metavar="EXTRA")
+    parser.add_argument("--longest", type=int, metavar="N", help="and never more than N")
+    parser.add_argument("--batch_size", type=int, default=64, metavar="N", help="lines at once")
+    parser.add_argument("--reference", metavar="FILE", help="a translation of each line, to compute BLEU")
+    parser.add_argument("--tokenize", choices=("none", "13a", "char", "zh"), default="none", help="of BLEU")
+
+
+def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    from txjax import api
+    from txjax.cli import refuse
+    from txjax.cli.steps import which
+    from txjax.decode.bleu import bleu_against
+
+    refuse(rest)
+    lines = read_lines(options.source)
+    score = None
+    if options.reference is not None:  # what is wrong with it is said before the translation, not after it
+        score = bleu_against(read_lines(options.reference), len(lines), options.tokenize)
+    loaded = api.load(options.workdir, which(options.step), average=options.average)
+    how = {name: getattr(options, name) for name in SEARCH}
+    with progress(len(lines)) as advance:
+        texts = api.translate(loaded, lines, advance=advance, **how)
+    for text in texts:
+        print(text.replace("\n", " "))
+    if score is not None:
+        found = score(texts)
+        print(f"{found.text}\n{found.signature}", file=sys.stderr)
+    return 0
+
+
+def read_lines(name: str) -> list[str]:
+    """The lines of a file, or with - of standard input. Only a line feed ends one: a text may hold what Unicode calls
+    an end of line too.
+    """
+    from txjax.schema import ConfigError
+
+    try:
+        if name == "-":
+            text = sys.stdin.read()
+        else:
+            data = Path(name).read_bytes()
+            text = (gzip.decompress(data) if name.endswith(".gz") else data).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name} cannot be read as UTF-8 text: {error}") from None
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Told how many lines are done: a bar on a terminal, a line now and then in a log; on standard error."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from txjax.train.progress import LINE_EVERY
+
+    console = Console(stderr=True, highlight=False)
+    last = time.monotonic()
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("translating", total=total)
+
+        def advance(done: int) -> None:
+            nonlocal last
+            bar.update(task, completed=done)
+            if not console.is_terminal and time.monotonic() - last > LINE_EVERY:
+                last = time.monotonic()
+                console.print(f"translated {done}/{total} lines")
+
+        yield advance

@@ -24,6 +24,18 @@ def test_the_products_of_a_recurrent_model_count_at_every_step(preset: str, gate
     assert costs.forward_flops(model, 3, length) == 2 * 3 * length * (2 * a_layer + head)
 
 
+def test_a_row_of_a_ragged_product_counts_once_forward_and_backward():
+    M, groups = 10, 5
+    x, w = jnp.ones((M, WIDTH)), jnp.ones((groups, WIDTH, VOCAB))
+
+    def total(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.lax.ragged_dot(x, w, jnp.array([3, 0, 4, 1, 2])).sum()
+
+    one = 2 * M * WIDTH * VOCAB
+    assert costs.matmul_flops(jax.make_jaxpr(total)(x, w).jaxpr) == one
+    assert costs.matmul_flops(jax.make_jaxpr(jax.grad(total, (0, 1)))(x, w).jaxpr) == 3 * one
+
+
 def test_the_longest_chain_of_hand_written_programs():
     def chain(x: jax.Array) -> jax.Array:
         return jnp.sin(jnp.sin(x)) + x

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.errors import ScopeParamShapeError
 
 from txjax.batch import Batch
-from txjax.config import Attention, Layer, Model
+from txjax.config import Attention, Dense, Layer, Model
 from txjax.models import Decoder
 from txjax.nn.embeddings.tokens import Tokens
 from txjax.nn.feedforwards.none import NoFeedForward
@@ -56,6 +57,12 @@ def test_a_prompt_that_does_not_fit_its_cache_is_refused():
     decoder = Decoder(MODEL)
     with pytest.raises(ConfigError, match="prompts of 6 tokens do not fit a cache of 5"):
         decoder.prefill(decoder.shapes(), Batch(tokens=TOKENS), cache_len=5)
+
+
+def test_parameters_of_another_shape_are_refused_by_path():
+    params = weights(Decoder(replace(MODEL, feedforward=Dense(hidden=24))))
+    with pytest.raises(ScopeParamShapeError, match="layers/block_0/dense/in"):
+        apply(MODEL, params)
 
 
 # What is seen from outside

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from txjax.cli.inspect import report
+from txjax.config import Config, Head
 from txjax.models import build, presets
-from txjax.models.costs import count_parameters
-from txjax.schema import ConfigError
+from txjax.models.costs import active_parameters, count_parameters
+from txjax.nn.heads.none import NoHead
+from txjax.nn.heads.pooler import PoolerHead
+from txjax.schema import ConfigError, with_values
 
 # Those of released weights agree with the weights; GPT-3's and the larger Llamas' follow from their papers' tables.
 COUNTS = {
@@ -30,6 +36,24 @@ COUNTS = {
     "llama2-70b": 68_976_648_192,
     "llama3-8b": 8_030_261_248,
     "llama3.1-8b": 8_030_261_248,
+    "bert-base": 110_106_428,
+    "bert-large": 336_226_108,
+    "roberta-base": 124_697_433,
+    "roberta-large": 355_412_057,
+    "vit-base": 86_567_656,
+    "transformer-base": 63_045_632,  # at 37,000 ids; the paper says 65 M
+    "transformer-big": 214_171_648,  # 213 M there
+    "t5-small": 60_506_624,
+    "t5-base": 222_903_552,
+    "t5-large": 737_668_096,
+    "t5-v1.1-small": 76_961_152,
+    "t5-v1.1-base": 247_577_856,
+    "bart-base": 139_420_416 + 50_265,  # released as a buffer of zeros, the head's bias is not counted elsewhere
+    "bart-large": 406_291_456 + 50_265,
+    "switch-base-8": 619_339_008,
+    "mixtral-8x7b": 46_702_792_704,
+    "deepseekmoe-16b": 16_375_728_128,
+    "deepseek-v3": 671_026_419_200,
 }
 
 
@@ -41,6 +65,63 @@ def test_every_preset_has_its_count_here():
 @pytest.mark.claim("C29", "E2", "E3")
 def test_it_has_as_many_parameters_as_the_published_model(name: str):
     assert count_parameters(build(presets.named(name)).shapes()) == COUNTS[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "count"),
+    [
+        ("bert-base", NoHead(), 108_891_648),
+        ("bert-base", PoolerHead(), 109_482_240),
+        ("bert-large", NoHead(), 334_092_288),
+        ("bert-large", PoolerHead(), 335_141_888),
+        ("vit-base", NoHead(), 85_798_656),
+    ],
+    ids=str,
+)
+def test_an_encoder_without_its_head_has_as_many_as_the_published_one(name: str, head: Head, count: int):
+    assert count_parameters(build(presets.named(name, head=head)).shapes()) == count
+
+
+@pytest.mark.parametrize(
+    ("change", "millions"),
+    [
+        ({"num_heads": 1, "attention.head_dim": 512}, 0),
+        ({"num_heads": 4, "attention.head_dim": 128}, 0),
+        ({"num_heads": 16, "attention.head_dim": 32}, 0),
+        ({"num_heads": 32, "attention.head_dim": 16}, 0),
+        ({"num_layers": 2}, 36 - 65),
+        ({"num_layers": 4}, 50 - 65),
+        ({"num_layers": 8}, 80 - 65),
+        ({"hidden": 1024}, 53 - 65),
+        ({"hidden": 4096}, 90 - 65),
+    ],
+    ids=str,
+)
+def test_the_original_transformer_varies_as_its_table_3_says(change: dict[str, Any], millions: int):
+    """The table gives millions. Left out are rows that depend on the vocabulary, which it does not give, and those of
+    d_k without d_v, which is one width of heads here.
+    """
+    sizes = {name: value for name, value in change.items() if "." not in name}
+    model = with_values(
+        presets.transformer(vocab_size=37_000, **sizes), {name: change[name] for name in change.keys() - sizes.keys()}
+    )
+    more = count_parameters(build(model).shapes()) - COUNTS["transformer-base"]
+    assert more == pytest.approx(millions * 1e6, abs=0.6e6)
+
+
+@pytest.mark.claim("E27")
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("mixtral-8x7b", 12_879_925_248),
+        ("deepseekmoe-16b", 2_828_650_496),
+        ("deepseek-v3", 37_552_297_472),
+        ("llama-7b", COUNTS["llama-7b"]),
+    ],
+)
+def test_a_token_uses_as_many_parameters_as_the_published_model_says(name: str, count: int):
+    model = presets.named(name)
+    assert active_parameters(build(model), model) == count
 
 
 def test_a_field_of_a_preset_can_be_changed():
@@ -74,3 +155,11 @@ def test_what_the_presets_of_a_family_are():
     assert (llama.norm.kind, llama.head.tied, llama.num_kv_heads, llama.attention.num_heads) == ("rms", False, 8, 32)
     assert llama.position.scaling.kind == "llama3" and llama.position.theta == 500_000.0  # type: ignore[attr-defined]
     assert presets.gpt2(bias=False).feedforward.bias is False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["bert-base", "vit-base", "t5-small", "bart-base"])
+def test_inspecting_an_encoder_or_a_pair_shows_its_costs(name: str):
+    parameters, work, memory = report(Config(model=presets.named(name, num_layers=2)))
+    assert parameters.row_count and work.row_count  # type: ignore[attr-defined]
+    texts = [str(cell) for cell in memory.columns[0].cells]  # type: ignore[attr-defined]
+    assert ("state of a text" in texts) == (name in ("t5-small", "bart-base"))

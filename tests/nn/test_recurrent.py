@@ -78,7 +78,11 @@ def test_its_state_has_one_size_at_every_length(kind: type[Mixer]):
     config = Config(model=Model(mixer=kind(), position=NoPosition(), **SIZES))
     found = costs.memory(Decoder(config.model), config)
     assert found["state, a token more"] == 0
-    vectors = {"lstm": 2, "convolution": kind().kernel_size - 1 if kind is Convolution else 0}.get(kind.kind, 1)
+    vectors = {
+        "lstm": 2,
+        "convolution": kind().kernel_size - 1 if kind is Convolution else 0,
+        "linear_attention": 4 + 1,  # 4 heads of width 4: a matrix and a vector each
+    }.get(kind.kind, 1)
     assert found["state of a text"] == 4 * (1 + 2 * vectors * 16)  # the length; float32, two layers of width 16
 
 

@@ -60,7 +60,7 @@ FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"bias": BIAS[:, :1], "visible": TRIANGLE},
     ),
     "alibi": (
-        {"bias": Alibi().bias(N), "mask": Causal()},
+        {"bias": Alibi().bias(N, {}, causal=True), "mask": Causal()},
         {"bias": -SLOPES * np.abs(np.subtract.outer(np.arange(T), np.arange(T))), "visible": TRIANGLE},
     ),
 }  # fmt: skip
@@ -148,7 +148,7 @@ def test_softcap_bounds_the_scores_before_the_bias(implementation: str):
 @pytest.mark.parametrize("implementation", CPU)
 def test_queries_start_where_the_offset_says_in_each_row(implementation: str):
     new, offsets = q[:, :, :2], np.array([5, 3])
-    how: Any = {"scale": 0.4, "mask": Causal(), "bias": Alibi().bias(N)}
+    how: Any = {"scale": 0.4, "mask": Causal(), "bias": Alibi().bias(N, {}, causal=True)}
     out = run(implementation, new, k, v, **how, offset=jnp.asarray(offsets))
     distance = (offsets[:, None] + np.arange(2))[..., None] - np.arange(T)
     want, _ = attend(new, k, v, scale=0.4, visible=(distance >= 0)[:, None], bias=-SLOPES * np.abs(distance)[:, None])

@@ -7,7 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from txjax.ops.positions import Alibi, Learned, NoPosition, Sinusoidal, alibi_slopes, sinusoidal_code
+from txjax.ops.positions import (
+    Alibi,
+    Learned,
+    NoPosition,
+    Relative,
+    Sinusoidal,
+    alibi_slopes,
+    relative_bucket,
+    sinusoidal_code,
+)
 from txjax.schema import ConfigError
 
 # ALiBi
@@ -106,3 +115,27 @@ def test_what_does_not_fit_is_refused():
 def test_positions_add_no_gradient_path_of_their_own():
     back = jax.grad(lambda x: Sinusoidal().embed(x, jnp.arange(3)[None], {}).sum())(jnp.ones((1, 3, 4)))
     np.testing.assert_array_equal(back, 1)
+
+
+@pytest.mark.bug("huggingface/transformers#8518", "T112")
+@pytest.mark.bug("lucidrains/x-transformers#10", "T112")
+def test_relative_buckets_are_the_published_ones():
+    """T5's 32 buckets up to a distance of 128: rows are queries, columns keys."""
+    distance_TS = jnp.arange(10) - jnp.arange(10)[:, None]
+    both = relative_bucket(distance_TS, buckets=32, max_distance=128, both_sides=True)
+    assert both[0].tolist() == [0, 17, 18, 19, 20, 21, 22, 23, 24, 24]
+    assert both[:, 0].tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 8]
+    one = relative_bucket(distance_TS, buckets=32, max_distance=128, both_sides=False)
+    assert one[0].tolist() == [0] * 10  # keys after the query
+    assert one[:, 0].tolist() == list(range(10))
+    far = relative_bucket(-jnp.array([15, 16, 20, 127, 128, 1000]), buckets=32, max_distance=128, both_sides=False)
+    assert far.tolist() == [15, 16, 17, 31, 31, 31]
+
+
+def test_a_relative_bias_is_the_table_of_its_bucket_and_moves_with_the_query():
+    table_RN = jnp.asarray(np.random.default_rng(0).standard_normal((8, 2)), jnp.float32)
+    bias = Relative(8, 20).bias(2, {"bias": table_RN}, causal=True)
+    whole = bias(jnp.arange(9)[None], jnp.arange(9))
+    assert whole.shape == (1, 2, 9, 9)
+    np.testing.assert_array_equal(whole[0, :, 5, 4], table_RN[1])
+    np.testing.assert_array_equal(bias(jnp.array([[7]]), jnp.arange(9)), whole[:, :, 7:8])

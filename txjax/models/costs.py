@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from txjax.batch import Batch
 from txjax.config import Config
+from txjax.config import Model as ModelConfig
 from txjax.models.base import Model
 
 
@@ -19,8 +20,16 @@ def count_parameters(tree: Any) -> int:
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
 
 
+def active_parameters(model: Model, config: ModelConfig) -> int:
+    """How many parameters one token uses: all but those of the experts that it does not go to."""
+    stacks = [config] if config.encoder is None else [config, config.encoder_model]
+    idle = sum(stack.feedforward_of(layer).idle(stack) for stack in stacks for layer in stack.layers)
+    return count_parameters(model.shapes()) - idle
+
+
 def matmul_flops(jaxpr: Any) -> int:
-    """2 m k n of every matrix product in a jaxpr, inner programs included, a scan's body once an iteration.
+    """2 m k n of every matrix product in a jaxpr, inner programs included, a scan's body once an iteration. Of a ragged
+    product, whose groups of rows have a matrix each, a row counts once, however many groups there are.
 
     Of a choice between platforms or branches the costliest branch counts.
     """
@@ -31,16 +40,27 @@ def matmul_flops(jaxpr: Any) -> int:
             (contract, _), _ = params["dimension_numbers"]
             summed = math.prod(eqn.invars[0].aval.shape[i] for i in contract)
             total += 2 * summed * math.prod(eqn.outvars[0].aval.shape)
+        elif name == "ragged_dot_general":
+            total += _ragged_flops(eqn)
         elif name == "cond":
             total += max(matmul_flops(branch.jaxpr) for branch in params["branches"])
         else:
-            times = params["length"] if name == "scan" else 1
+            times = params["length"] if name == "scan" else params["mesh"].size if name == "shard_map" else 1
             for value in params.values():
                 for inner in value if isinstance(value, (tuple, list)) else (value,):
                     inner = getattr(inner, "jaxpr", inner)
                     if hasattr(inner, "eqns"):
                         total += times * matmul_flops(inner)
     return total
+
+
+def _ragged_flops(eqn: Any) -> int:
+    """2 times all of the left side times the axes that the right side alone has, its groups not counted."""
+    numbers = eqn.params["ragged_dot_dimension_numbers"]
+    (_, contract), (_, batch) = numbers.dot_dimension_numbers
+    other = {*contract, *batch, *numbers.rhs_group_dimensions}
+    own = [size for axis, size in enumerate(eqn.invars[1].aval.shape) if axis not in other]
+    return 2 * math.prod(eqn.invars[0].aval.shape) * math.prod(own)
 
 
 def sequential_depth(jaxpr: Any) -> int:
@@ -115,7 +135,7 @@ def forward_program(model: Model, batch_size: int, length: int) -> Any:
 def training_inputs(model: Model, batch_size: int, length: int) -> Batch:
     """Shapes of a batch with a target for each state that the model makes logits of."""
     inputs = model.inputs(batch_size, length)
-    hidden = jax.eval_shape(lambda params: model.apply(params, inputs, unembed=False).hidden, model.shapes())
+    hidden = jax.eval_shape(lambda *of: model.apply(*of, unembed=False).hidden, model.shapes(), inputs)
     return dataclasses.replace(inputs, targets=jax.ShapeDtypeStruct(hidden.shape[:2], jnp.int32))
 
 
@@ -135,8 +155,8 @@ def train_flops_per_token(model: Model, length: int) -> float:
 
 
 def memory(model: Model, config: Config) -> dict[str, float]:
-    """Bytes of one unsharded copy of what training holds, by what it is, and of a text's state in generation: what
-    there is at any length, and what a token adds.
+    """Bytes of one unsharded copy of what training holds, by what it is, and where the model writes text of a text's
+    state: what there is at any length, and what a token adds.
     """
     shapes = model.shapes()
     parameters = _bytes(shapes)
@@ -147,16 +167,21 @@ def memory(model: Model, config: Config) -> dict[str, float]:
         return _bytes(jax.eval_shape(lambda params, batch: model.prefill(params, batch, tokens)[1], shapes, prompt))
 
     rows = config.train.batch_size // config.train.accumulation
-    tokens = rows * config.context
-    return {
+    inputs = model.inputs(rows, config.context)
+    logits = jax.eval_shape(lambda params, batch: model.apply(params, batch).logits, shapes, inputs)
+    scored = math.prod(logits.shape[:-1])
+    held = {
         "parameters": parameters,
         "gradients": parameters,
         "optimizer": _bytes(moments),
         f"activations of {rows} x {config.context} tokens": saved_activations(model, rows, config.context),
-        "logits held at once": min(tokens, config.train.loss_chunk or tokens) * config.model.vocab * 4,
-        "state of a text": 2 * cache(1) - cache(2),
-        "state, a token more": cache(2) - cache(1),
+        "logits held at once": min(scored, config.train.loss_chunk or scored) * logits.shape[-1] * 4,
     }
+    if not config.model.generates:
+        return held
+    full = max(config.context, 2)  # where every window is full that can be
+    more = cache(full) - cache(full - 1)
+    return held | {"state of a text": cache(full) - full * more, "state, a token more": more}
 
 
 def saved_activations(model: Model, batch_size: int, length: int) -> float:

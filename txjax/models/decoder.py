@@ -18,7 +18,7 @@ from txjax.batch import Batch
 from txjax.config import Layer
 from txjax.config import Model as ModelConfig
 from txjax.models.base import Outputs, Params, check_length
-from txjax.nn.context import KEPT, Context, Knobs, constrain, sow
+from txjax.nn.context import KEPT, Context, Knobs, Rotation, constrain, sow
 from txjax.nn.linear import Table
 from txjax.nn.norm import Norm
 from txjax.nn.parameters import initialise, is_spec, path_name
@@ -58,37 +58,45 @@ class DecoderModule(nn.Module):
         tables = {
             name: Table(model, shape, axes, leaf=name, name="position")()
             for name, (shape, axes) in model.position.tables(
-                context=model.context, width=model.width, num_heads=heads
+                context=model.context + model.embedding.added, width=model.width, num_heads=heads
             ).items()
         }
         x_BTD = model.position.embed(x_BTD, positions_BT, tables)
         if model.embedding_norm:
-            x_BTD = Norm(model.norm, name="embedding_norm")(x_BTD)
+            x_BTD = Norm(model.norm, name="embedding_norm")(x_BTD, context)
         if "embedding" in model.dropout_sites:
             x_BTD = context.drop(x_BTD, "embedding", 0)
         x_BTD = constrain(x_BTD, "batch", "length", "embed")
         sow(self, context, "embedded", x_BTD)
         if model.encoder is not None and batch.source is not None:
-            context = self.encoded(batch, context, table_VD)
+            context, starts = self.encoded(batch, context, table_VD)
+            if starts is not None:
+                B, S = batch.source.shape
+                states = Decoder(model).empty_cache(B, 0, S).states if states is None else states
+                states = bridged(states, starts)
         context = replace(
             context,
-            angles=model.position.angles(positions_BT, model.head_dim),
+            rotations=tuple(
+                Rotation(scheme, width, scheme.angles(positions_BT, width)) for scheme, width in model.rotations
+            ),
             bias=model.position.bias(heads, tables, causal=model.causal),
         )
         x_BTD, states = stack(model, x_BTD, context, states)
         if model.norm_placement != "post":  # a post-norm stack has normalised its stream already
-            x_BTD = Norm(model.norm, name="final_norm")(x_BTD)
-        hidden_BTD = model.head.pool(x_BTD, batch.segments)
+            x_BTD = Norm(model.norm, name="final_norm")(x_BTD, context)
+        hidden_BTD = model.head.read(model, x_BTD, batch, context)
         if self.is_initializing():  # declared here, used by Decoder.unembed
             model.head.module(model, "head")(hidden_BTD, table_VD)
         return hidden_BTD, states
 
-    def encoded(self, batch: Batch, context: Context, table_VD: Array | None) -> Context:
-        """The context with the encoder's last states in it."""
+    def encoded(self, batch: Batch, context: Context, table_VD: Array | None) -> tuple[Context, Any]:
+        """The context with what the encoder's last layer says of each token; and the states that its layers ended in,
+        where the decoder's start from them, or None.
+        """
         encoder = self.model.encoder_model
         source = Batch(tokens=batch.source, segments=batch.source_segments)
         own = Context(
-            context.knobs,
+            context.knobs.of_encoder,
             mask=mask_of(encoder, source),
             segments=source.segments,
             key=None if context.key is None else jax.random.fold_in(context.key, ENCODER),
@@ -97,8 +105,32 @@ class DecoderModule(nn.Module):
         )
         positions = jnp.arange(batch.source.shape[1])[None]
         shared = table_VD if self.model.encoder.embedding == "shared" else None  # type: ignore[union-attr]
-        memory_BSD, _ = DecoderModule(encoder, name="encoder")(source, positions, own, None, shared)
-        return replace(context, memory=memory_BSD, memory_mask=memory_mask(batch.source_segments))
+        bridge = self.model.encoder.bridge == "states"  # type: ignore[union-attr]
+        empty = Decoder(encoder).empty_cache(batch.source.shape[0], 0).states if bridge else None
+        memory_BSD, ends = DecoderModule(encoder, name="encoder")(source, positions, own, empty, shared)
+        return replace(context, memory=memory_BSD, memory_mask=memory_mask(batch.source_segments)), ends
+
+
+def counting(batch: Batch, added: int) -> tuple[Batch, int]:
+    """The batch with positions and segments of the vectors too that the embedding puts before each row; the length."""
+    T = batch.tokens.shape[1] + added
+    if added == 0:
+        return batch, T
+    positions, segments = batch.positions, batch.segments
+    if positions is not None:
+        first = jnp.broadcast_to(jnp.arange(added), (positions.shape[0], added))
+        positions = jnp.concatenate([first, positions + added], axis=1)
+    if segments is not None:
+        segments = jnp.concatenate([segments[:, :1]] * added + [segments], axis=1)
+    return replace(batch, positions=positions, segments=segments), T
+
+
+def bridged(states: Any, starts: Any) -> Any:
+    """The states of a decoder's layers, with the encoder's in the place of its mixers' own."""
+    return {
+        part: tuple(own | {"mixer": start["mixer"]} for own, start in zip(states[part], starts[part], strict=True))
+        for part in states
+    }
 
 
 ENCODER = 0x656E63  # folded into the key of dropout: the layers of both stacks have the same numbers
@@ -161,9 +193,9 @@ class Decoder:
         capture: tuple[str, ...] = (),
         unembed: bool = True,
     ) -> Outputs:
-        T = batch.tokens.shape[1]
-        check_length(T, self.config.max_length, "a sequence")
+        check_length(batch.tokens.shape[1], self.config.max_length, "a sequence")
         self._check_source(batch)
+        batch, T = counting(batch, self.config.embedding.added)
         positions_BT = jnp.arange(T)[None] if batch.positions is None else batch.positions
         context = Context(
             knobs=knobs or self.knobs(),
@@ -194,7 +226,7 @@ class Decoder:
         return logits if cap is None else cap * jnp.tanh(logits / cap)
 
     def inputs(self, rows: int, length: int) -> Batch:
-        tokens = jax.ShapeDtypeStruct((rows, length), jnp.int32)
+        tokens = self.config.embedding.tokens(rows, length)
         return Batch(tokens=tokens, source=None if self.config.encoder is None else tokens)
 
     def empty_cache(self, batch: int, cache_len: int, source_len: int = 0) -> Cache:
@@ -257,7 +289,7 @@ class Decoder:
         """A pass that reads and writes the cache. Slots after a row's length hold padding, which causality hides
         until a later token overwrites it; a state of fixed size never takes padding in.
         """
-        if not (self.config.causal and self.config.head.generates):
+        if not self.config.generates:
             raise ConfigError(f"a model with causal={self.config.causal}, head={self.config.head.kind} writes no text")
         mask: Mask = Causal() if batch.prefix is None else Causal() | Prefix(jnp.asarray(batch.prefix))
         context = Context(

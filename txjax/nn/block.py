@@ -36,7 +36,7 @@ class Block(nn.Module):
                 y, after["mixer"] = mixer.module(self.model, mixer.kind)(y, context, layer, own)
                 return y
 
-            x_BTD = self.join(x_BTD, self.branch("mixer", mix, x_BTD, context, layer), "mixer")
+            x_BTD = self.join(x_BTD, self.branch("mixer", mix, x_BTD, context, layer), "mixer", context)
         if self.model.encoder is not None and (cross := self.model.cross_of(self.layer)).kind != "none":
 
             def read(y: Array) -> Array:
@@ -44,7 +44,7 @@ class Block(nn.Module):
                 y, after["cross"] = cross.module(self.model, "cross")(y, context, layer, own)
                 return y
 
-            x_BTD = self.join(x_BTD, self.branch("cross", read, x_BTD, context, layer), "cross")
+            x_BTD = self.join(x_BTD, self.branch("cross", read, x_BTD, context, layer), "cross", context)
         if feedforward.kind != "none":
             parallel = self.model.topology == "parallel"
 
@@ -52,7 +52,7 @@ class Block(nn.Module):
                 return feedforward.module(self.model, feedforward.kind)(y, context)
 
             y_BTD = self.branch("feedforward", feed, entry_BTD if parallel else x_BTD, context, layer)
-            x_BTD = self.join(x_BTD, y_BTD, "feedforward")
+            x_BTD = self.join(x_BTD, y_BTD, "feedforward", context)
         x_BTD = constrain(x_BTD, "batch", "length", "embed")
         sow(self, context, "residual", x_BTD)
         return x_BTD, None if state is None else state.with_parts(after)
@@ -62,15 +62,15 @@ class Block(nn.Module):
     ) -> Float[Array, "B T D"]:
         """What a sublayer adds to the stream."""
         placement = self.model.norm_placement
-        y_BTD = f(self.norm(f"{name}_norm", x_BTD) if placement in ("pre", "sandwich") else x_BTD)
+        y_BTD = f(self.norm(f"{name}_norm", x_BTD, context) if placement in ("pre", "sandwich") else x_BTD)
         if placement in ("sandwich", "output"):
-            y_BTD = self.norm(f"{name}_output_norm", y_BTD)
+            y_BTD = self.norm(f"{name}_output_norm", y_BTD, context)
         if "residual" in self.model.dropout_sites:
             y_BTD = context.drop(y_BTD, name, layer)
         sow(self, context, f"{name}_output", y_BTD)
         return y_BTD
 
-    def join(self, x_BTD: Array, y_BTD: Array, name: str) -> Float[Array, "B T D"]:
+    def join(self, x_BTD: Array, y_BTD: Array, name: str, context: Context) -> Float[Array, "B T D"]:
         """The stream after a sublayer."""
         match self.model.residual:
             case "on":
@@ -79,7 +79,7 @@ class Block(nn.Module):
                 pass
             case float(weight):
                 y_BTD = x_BTD + weight * y_BTD
-        return self.norm(f"{name}_norm", y_BTD) if self.model.norm_placement == "post" else y_BTD
+        return self.norm(f"{name}_norm", y_BTD, context) if self.model.norm_placement == "post" else y_BTD
 
-    def norm(self, name: str, x: Array) -> Array:
-        return Norm(self.model.norm, name=name)(x)
+    def norm(self, name: str, x: Array, context: Context) -> Array:
+        return Norm(self.model.norm, name=name)(x, context)

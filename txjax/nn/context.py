@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -13,25 +14,54 @@ from jaxtyping import Array, Float, Int
 
 from txjax.ops.dropout import dropout
 from txjax.ops.masks import Bias, Mask
+from txjax.ops.positions import Position
 from txjax.ops.pytree import pytree, static
 
-SITES = {"embedding": 0, "attention": 1, "mixer": 2, "feedforward": 3, "cross": 4, "cross_attention": 5}
+SITES = {"embedding": 0, "attention": 1, "mixer": 2, "feedforward": 3, "cross": 4, "cross_attention": 5, "head": 6}
+
+
+@pytree
+class HeadEdit:
+    """What a probe makes of each head's output y before it is projected: g y + (1 - g) z, for gates g of every layer,
+    row and head, and z `instead`, or 0 where that is None.
+    """
+
+    gates: Float[Array, "L #B N"]
+    instead: Float[Array, "L #B N #T W"] | None = None
 
 
 @pytree
 class Knobs:
     """Numbers that may be traced, so that a study over them compiles once.
 
-    scale: of the attention scores. dropout: the rate, where the config has it on.
+    scale: of the attention scores. dropout: the rate, where the config has it on. heads: by part (self, cross,
+    encoder), what is done to the heads of softmax attention; None, as always but in probes: nothing, and the program
+    has no operation for it.
     """
 
     scale: Float[Array, ""]
     dropout: Float[Array, ""]
+    heads: Mapping[str, HeadEdit] | None = None
+
+    @property
+    def of_encoder(self) -> Knobs:
+        """As the encoder under a decoder reads them, whose heads are `self` to its own layers."""
+        edit = (self.heads or {}).get("encoder")
+        return replace(self, heads=None if edit is None else {"self": edit})
+
+
+@pytree
+class Rotation:
+    """The angles by which a position scheme turns vectors of one width, or None where it turns none."""
+
+    scheme: Position = static()
+    width: int = static()
+    angles: tuple[Array, Array] | None
 
 
 @pytree
 class Context:
-    """angles, mask, bias: of the positions, made once for all layers. segments: documents packed into each row, from
+    """rotations, mask, bias: of the positions, made once for all layers. segments: documents packed into each row, from
     1, and 0 on padding; None where every token is real and of one document. offset: tokens cached in each row before
     this pass, or None where nothing is. memory: the encoder's last states, in a pass that reads them; memory_mask:
     which of them are real. key: of dropout, or None where it is off. train: whether this pass is a training step's.
@@ -39,7 +69,7 @@ class Context:
     """
 
     knobs: Knobs
-    angles: tuple[Array, Array] | None = None
+    rotations: tuple[Rotation, ...] = ()
     mask: Mask | None = None
     bias: Bias | None = None
     segments: Int[Array, "B T"] | None = None
@@ -49,6 +79,12 @@ class Context:
     key: Array | None = None
     train: bool = static(default=False)
     capture: tuple[str, ...] = static(default=())
+
+    def rotate(self, x_BNTH: Float[Array, "B N T H"], scheme: Position) -> Float[Array, "B N T H"]:
+        """Queries or keys, turned by a scheme that the layer's mixer has named (Mixer.rotates)."""
+        of = {(r.scheme, r.width): r.angles for r in self.rotations}
+        angles = of[scheme, x_BNTH.shape[-1]]
+        return x_BNTH if angles is None else scheme.rotate(x_BNTH, angles)
 
     def dropout_of(self, site: str, layer: Array | int) -> tuple[Array, Array] | None:
         """Key and rate of a dropout site in a layer, or None where dropout is off.

@@ -32,7 +32,14 @@ class Normal(Initialisation, kind="normal"):
 
 @dataclass(frozen=True)
 class FanIn(Initialisation, kind="fan_in"):
-    """N(0, 1 / fan_in): unit-variance inputs give unit-variance outputs. LeCun et al. 1998."""
+    """N(0, 1 / fan_in): unit-variance inputs give unit-variance outputs. LeCun et al. 1998.
+
+    embedding_std: of the embedding and the position table; none: 1/sqrt(D).
+    """
+
+    embedding_std: float | None = None
 
     def spread(self, role: Role, fan_in: int, num_layers: int) -> float:
+        if role == "embedding" and self.embedding_std is not None:
+            return self.embedding_std
         return fan_in**-0.5

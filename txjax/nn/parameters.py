@@ -16,6 +16,7 @@ import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
+from flax import errors
 from jaxtyping import Array
 
 from txjax.config import Model
@@ -38,6 +39,11 @@ def declare(
     module: nn.Module, name: str, shape: tuple[int, ...], axes: tuple[str, ...], *, mean: Mean = 0.0, std: float = 0.0
 ) -> Array:
     """The module's parameter of that name; see `Spec` for its law."""
+    if module.has_variable("params", name):  # linen's `param` would trace the declaration again, to compare the shape
+        value = nn.unbox(module.get_variable("params", name))
+        if value.shape != shape:
+            raise errors.ScopeParamShapeError(name, "/".join(module.path), value.shape, shape)
+        return value
 
     def spec(_: Array) -> Any:
         return Spec(jnp.zeros(shape, jnp.float32), names=axes, mean=mean, std=std)  # type: ignore[call-arg]

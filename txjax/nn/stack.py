@@ -59,6 +59,7 @@ def stack(
         length=model.periods,
         unroll=model.periods if model.unroll == "all" else min(model.unroll, model.periods),
         metadata_params={nn.PARTITION_NAME: "layers"},
+        check_constancy_invariants=False,  # nothing leaves the scan but the carry; the check would trace the body again
     )(model, name="layers")
     layers = None if states is None else states["layers"]
     (x_BTD, layers), _ = periods((x_BTD, layers), jnp.arange(model.periods), context)

@@ -3,6 +3,7 @@
 True means "may attend", everywhere. A mask is a predicate on the indices of queries and keys: it is a pytree, costs
 nothing until an attention implementation asks for the block it is working on, and `mask(indices)` of everything is
 its dense form. Indices count keys from 0; during decoding the queries start at the number of keys already cached.
+Keys have one index for all rows of a batch, (S,), or one a row, (B, S), where a cache keeps them in another order.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from txjax.ops.pytree import pytree, static
 
+Keys = Int[Array, " S"] | Int[Array, "#B S"]
+
 
 class Mask:
     """Base of all masks."""
 
-    def __call__(self, query_BT: Int[Array, "#B T"], key_S: Int[Array, " S"]) -> Bool[Array, "#B #N T S"]:
+    def __call__(self, query_BT: Int[Array, "#B T"], key_S: Keys) -> Bool[Array, "#B #N T S"]:
         """Which of the keys each query may see."""
         raise NotImplementedError
 
@@ -58,7 +61,7 @@ class Causal(Mask):
     """Keys at or before the query."""
 
     def __call__(self, query_BT: Array, key_S: Array) -> Array:
-        return (key_S <= query_BT[..., None])[:, None]
+        return (key_S[..., None, :] <= query_BT[..., None])[:, None]
 
 
 @pytree
@@ -68,7 +71,15 @@ class Window(Mask):
     size: int = static()
 
     def __call__(self, query_BT: Array, key_S: Array) -> Array:
-        return (jnp.abs(query_BT[..., None] - key_S) < self.size)[:, None]
+        return (jnp.abs(query_BT[..., None] - key_S[..., None, :]) < self.size)[:, None]
+
+
+@pytree
+class Filled(Mask):
+    """Keys that there are: a slot of a cache that holds none has a negative index."""
+
+    def __call__(self, query_BT: Array, key_S: Array) -> Array:
+        return (jnp.atleast_2d(key_S) >= 0)[:, None, None]
 
 
 @pytree
@@ -78,7 +89,7 @@ class Padding(Mask):
     real_BS: Bool[Array, "B S"]
 
     def __call__(self, query_BT: Array, key_S: Array) -> Array:
-        return self.real_BS[:, None, None, key_S]
+        return _at(self.real_BS, key_S)[:, None, None]
 
 
 @pytree
@@ -88,9 +99,16 @@ class SameSegment(Mask):
     segments_BS: Int[Array, "B S"]
 
     def __call__(self, query_BT: Array, key_S: Array) -> Array:
-        rows = jnp.broadcast_to(query_BT, (self.segments_BS.shape[0], query_BT.shape[1]))
-        query_segments_BT = jnp.take_along_axis(self.segments_BS, rows, axis=1)
-        return (query_segments_BT[:, :, None] == self.segments_BS[:, None, key_S])[:, None]
+        query_segments_BT, key_segments_BS = _at(self.segments_BS, query_BT), _at(self.segments_BS, key_S)
+        return (query_segments_BT[:, :, None] == key_segments_BS[:, None])[:, None]
+
+
+def _at(values_BS: Array, index_BT: Array) -> Array:
+    """The values of each row at indices that all rows share, or at its own."""
+    if index_BT.ndim == 1:
+        return values_BS[:, index_BT]
+    rows = max(values_BS.shape[0], index_BT.shape[0])
+    return jnp.take_along_axis(values_BS, jnp.broadcast_to(index_BT, (rows, index_BT.shape[1])), axis=1)
 
 
 @pytree
@@ -116,6 +134,8 @@ class Explicit(Mask):
 
 def _block(values: Array, first: Array | None, query_BT: Array, key_S: Array) -> Array:
     """The rows and columns asked for. Rows of a batch may be at different places, but are equally far from `first`."""
+    if key_S.ndim > 1:
+        raise ValueError("a mask or bias given as an array cannot serve keys that lie in another order in each row")
     first = jnp.asarray(values.shape[-1] - values.shape[-2]) if first is None else first
     return values[..., query_BT[0] - first, :][..., key_S]
 
@@ -143,7 +163,7 @@ def as_mask(mask: Mask | Array | None, first: Array | None = None) -> Mask | Non
 class Bias:
     """What is added to the scores, as a function of indices. Also an array (#B, #N, T, S): see `as_bias`."""
 
-    def __call__(self, query_BT: Int[Array, "#B T"], key_S: Int[Array, " S"]) -> Float[Array, "#B #N T S"]:
+    def __call__(self, query_BT: Int[Array, "#B T"], key_S: Keys) -> Float[Array, "#B #N T S"]:
         """The bias of each key for each query, in float32."""
         raise NotImplementedError
 

@@ -1,4 +1,6 @@
-"""Normalisation of each token's vector over its width. Statistics are float32 whatever the compute type."""
+"""Normalisation of each token's vector over its width, or of each channel over the tokens of a batch. Statistics are
+float32 whatever the compute type.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from txjax.schema import Kind, require
 
@@ -63,15 +65,30 @@ _normalise.defvjp(_forward, _backward)
 
 
 class Norm(Kind, home="txjax.ops.norms"):
-    """A normalisation with its parameters, vectors of the model's width."""
+    """A normalisation with its parameters, vectors of the model's width.
+
+    One that looks at other tokens keeps `statistics` of those it has seen and fills in `train`.
+    """
 
     def parameters(self) -> dict[str, float]:
         """The initial value of each parameter vector, by name."""
         return {}
 
+    def statistics(self) -> dict[str, float]:
+        """The initial value of each vector that follows the data and not a gradient, by name."""
+        return {}
+
     def __call__(self, x: Array, parameters: Mapping[str, Array]) -> Array:
-        """x normalised over its last axis."""
+        """x normalised over its last axis, or by the statistics; they are among `parameters`."""
         raise NotImplementedError
+
+    def train(
+        self, x: Array, parameters: Mapping[str, Array], real: Bool[Array, "..."] | None
+    ) -> tuple[Array, dict[str, Array]]:
+        """x normalised in a step of training, and the statistics after it. real: where x is no padding, in a shape that
+        broadcasts to it, or None: everywhere.
+        """
+        return self(x, parameters), {}
 
 
 @dataclass(frozen=True)
@@ -105,6 +122,52 @@ class RMSNorm(Norm, kind="rms"):
 
     def __call__(self, x: Array, parameters: Mapping[str, Array]) -> Array:
         return rms_norm(x, parameters["gain"], eps=self.eps)
+
+
+@dataclass(frozen=True)
+class BatchNorm(Norm, kind="batch"):
+    """(x - mean) / sqrt(var + eps) * gain + bias, a mean and a variance for each channel. In training they are those of
+    the batch's tokens, so that a token sees the others, later ones and those of other rows; otherwise running means,
+    r <- (1 - momentum) r + momentum (the batch's), of the variance without bias. Ioffe and Szegedy 2015.
+
+    The batch is that of all devices, and with accumulation a micro-batch: the running means then move by the mean of
+    what each would set them to. count_padding: whether padding is among a batch's tokens, so that these means depend on
+    how much there is of it. Why text is hard for it: Shen et al. 2020.
+    """
+
+    eps: float = 1e-5
+    momentum: float = 0.1
+    count_padding: bool = False
+
+    def check(self) -> None:
+        require(self.eps > 0, f"eps must be positive, got {self.eps}")
+        require(0 < self.momentum <= 1, f"momentum must be in (0, 1], got {self.momentum}")
+
+    def parameters(self) -> dict[str, float]:
+        return {"gain": 1.0, "bias": 0.0}
+
+    def statistics(self) -> dict[str, float]:
+        return {"mean": 0.0, "variance": 1.0}
+
+    def __call__(self, x: Array, parameters: Mapping[str, Array]) -> Array:
+        scale = jax.lax.rsqrt(parameters["variance"] + self.eps) * parameters["gain"]
+        return ((x.astype(jnp.float32) - parameters["mean"]) * scale + parameters["bias"]).astype(x.dtype)
+
+    def train(
+        self, x: Array, parameters: Mapping[str, Array], real: Bool[Array, "..."] | None
+    ) -> tuple[Array, dict[str, Array]]:
+        wide, over = x.astype(jnp.float32), tuple(range(x.ndim - 1))
+        counted = jnp.ones((), bool) if real is None or self.count_padding else real
+        weight = jnp.broadcast_to(counted, (*x.shape[:-1], 1)).astype(jnp.float32)
+        count = weight.sum()
+        mean = (wide * weight).sum(over) / jnp.maximum(count, 1.0)
+        variance = (jnp.square(wide - mean) * weight).sum(over) / jnp.maximum(count, 1.0)
+        unbiased = variance * count / jnp.maximum(count - 1.0, 1.0)
+        after = {
+            name: jnp.where(count > 0, (1 - self.momentum) * parameters[name] + self.momentum * new, parameters[name])
+            for name, new in (("mean", mean), ("variance", unbiased))
+        }
+        return self(x, {**parameters, "mean": mean, "variance": variance}), after
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from txjax.config.model import Cross, Model
-from txjax.nn.attention import KeyValues, empty_cache, join_heads, split_heads
+from txjax.nn.attention import KeyValues, edited, empty_cache, join_heads, split_heads
 from txjax.nn.context import Context, State, sow
 from txjax.ops.attention import attention
 
@@ -57,5 +57,4 @@ class CrossAttentionModule(nn.Module):
             block_size=heads.block_size,
         )
         sow(self, context, "attention_weights", weights)
-        sow(self, context, "head_outputs", y_BNTH)
-        return join_heads(model, y_BNTH), state
+        return join_heads(model, edited(self, context, layer, y_BNTH, "cross")), state

@@ -3,67 +3,78 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import flax.linen as nn
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from txjax.config.model import Mixer, Model
-from txjax.nn.attention import KeyValues, empty_cache, join_heads, split_heads
+from txjax.nn.attention import (
+    KeyValues,
+    attend,
+    check_heads,
+    check_softmax,
+    edited,
+    empty_cache,
+    held,
+    join_heads,
+    newest,
+    split_heads,
+    write,
+)
 from txjax.nn.context import Context, State, sow
 from txjax.nn.norm import Norm
-from txjax.ops.attention import attention
 from txjax.ops.masks import Window
-from txjax.schema import ConfigError, require
+from txjax.ops.positions import Position
+from txjax.schema import require
 
 
 @dataclass(frozen=True)
 class SelfAttention(Mixer, kind="attention"):
     """Softmax attention with the heads of model.attention.
 
-    window: keys a query sees, itself included, or none: all of them. position: off leaves this layer without
-    rotation and bias (Yang et al. 2025's mixed layers).
+    window: keys a query sees, itself included, or none: all of them. While decoding a layer keeps as many. Beltagy et
+    al. 2020; Jiang et al. 2023.
+    position: of this layer alone, in place of model.position's rotation and bias: another rope for local layers
+    (Gemma 3, 2025), or none: neither (Yang et al. 2025's mixed layers). What has a table, or adds to the embedding,
+    belongs to the model.
     """
 
     window: int | None = None
-    position: bool = True
+    position: Position | None = None
 
-    grows: ClassVar[bool] = True
+    @property
+    def grows(self) -> bool:  # type: ignore[override]
+        return self.window is None
 
     @property
     def ordered(self) -> bool:  # type: ignore[override]
-        return self.window is not None
+        return self.window is not None or (self.position is not None and self.position.kind != "none")
 
     def check(self) -> None:
         require(self.window is None or self.window > 0, f"window must be at least 1 or none, got {self.window}")
 
     def validate(self, model: Model) -> None:
-        heads = model.attention
-        if heads.head_dim is None and model.width % heads.num_heads:
-            divisors = [n for n in range(1, model.width + 1) if model.width % n == 0]
-            near = min(divisors, key=lambda n: (abs(n - heads.num_heads), n))
-            raise ConfigError(
-                f"attention.num_heads must divide width={model.width}, got {heads.num_heads}: "
-                f"try {near}, or set attention.head_dim"
+        check_heads(model)
+        check_softmax(model)
+        if self.position is not None:
+            sizes = {"width": model.width, "num_heads": model.attention.num_heads}
+            adds = type(self.position).embed is not Position.embed
+            require(
+                not adds and not self.position.tables(context=model.context, **sizes),
+                f"attention.position={self.position.kind} has a table or adds to the embedding, which a layer alone "
+                "cannot: choose rope, alibi or none, or set model.position",
             )
-        fused = heads.implementation in ("xla", "cudnn")
-        require(
-            not fused or heads.softcap is None,
-            f"attention.softcap needs attention.implementation plain or blockwise, got {heads.implementation}",
-        )
-        require(
-            not fused or model.dropout == 0 or "attention" not in model.dropout_sites,
-            f"attention.implementation={heads.implementation} drops no attention weights: use plain or blockwise, or "
-            "take attention out of dropout_sites",
-        )
+            self.position.validate(head_dim=model.head_dim, **sizes)
+
+    def rotates(self, model: Model) -> tuple[Position, int]:
+        return self.position or model.position, model.head_dim
 
     def module(self, model: Model, name: str) -> AttentionModule:
         return AttentionModule(self, model, name=name)
 
     def state(self, model: Model, batch: int, length: int) -> KeyValues:
-        return empty_cache(model, batch, length)
+        return empty_cache(model, batch, length if self.window is None else min(length, self.window))
 
 
 class AttentionModule(nn.Module):
@@ -79,54 +90,42 @@ class AttentionModule(nn.Module):
         k_BKTH = split_heads(model, "key", x_BTD, model.num_kv_heads, "kv_heads")
         v_BKTH = split_heads(model, "value", x_BTD, model.num_kv_heads, "kv_heads")
         if heads.qk_norm:
-            q_BNTH = Norm(model.norm, axis="head_dim", name="query_norm")(q_BNTH)
-            k_BKTH = Norm(model.norm, axis="head_dim", name="key_norm")(k_BKTH)
-        if context.angles is not None and self.mixer.position:
-            q_BNTH = model.position.rotate(q_BNTH, context.angles)
-            k_BKTH = model.position.rotate(k_BKTH, context.angles)
+            q_BNTH = Norm(model.norm, axis="head_dim", name="query_norm")(q_BNTH, context)
+            k_BKTH = Norm(model.norm, axis="head_dim", name="key_norm")(k_BKTH, context)
+        scheme, _ = self.mixer.rotates(model)
+        q_BNTH, k_BKTH = context.rotate(q_BNTH, scheme), context.rotate(k_BKTH, scheme)
         sow(self, context, "queries", q_BNTH)
         sow(self, context, "keys", k_BKTH)
-        k_BKSH, v_BKSH = k_BKTH, v_BKTH
+        news, where = KeyValues(k_BKTH, v_BKTH), {}
+        k_BKSH, v_BKSH = news
         if state is not None:
-            news = zip(state.stacked, (k_BKTH, v_BKTH), strict=True)
-            stacked = KeyValues(*(write(old, new, state.index, context.offset) for old, new in news))
-            state = state._replace(stacked=stacked)
+            state, where = self.remember(news, context, state)
             if context.offset is not None:  # otherwise this pass is the first, and its own keys are all there are
                 k_BKSH, v_BKSH = state.read()
         mask = context.mask
         if self.mixer.window is not None:
             mask = Window(self.mixer.window) if mask is None else mask & Window(self.mixer.window)
-        y_BNTH, weights = attention(
-            q_BNTH,
-            k_BKSH.astype(q_BNTH.dtype),
-            v_BKSH.astype(q_BNTH.dtype),
-            scale=context.knobs.scale,
-            mask=mask,
-            bias=context.bias if self.mixer.position else None,
-            softcap=heads.softcap,
-            offset=context.offset,
-            dropout=context.dropout_of("attention", layer) if "attention" in model.dropout_sites else None,
-            implementation="plain" if "attention_weights" in context.capture else heads.implementation,
-            block_size=heads.block_size,
-        )
-        sow(self, context, "attention_weights", weights)
-        sow(self, context, "head_outputs", y_BNTH)
-        return join_heads(model, y_BNTH), state
+        own = self.mixer.position
+        bias = context.bias if own is None else own.bias(heads.num_heads, {}, causal=model.causal)
+        y_BNTH = attend(self, model, context, layer, q_BNTH, k_BKSH, v_BKSH, mask=mask, bias=bias, **where)
+        return join_heads(model, edited(self, context, layer, y_BNTH)), state
 
-
-def write(
-    cache_LBKSH: Float[Array, "L B K S H"],
-    new_BKTH: Float[Array, "B K T H"],
-    layer: Array | int,
-    offset_B: Int[Array, " B"] | None,
-) -> Float[Array, "L B K S H"]:
-    """The cache with T new entries in a layer, from slot 0 or from each row's offset on.
-
-    Whoever calls has checked that they fit: what lies past the end is dropped here without a word.
-    """
-    new_BKTH = new_BKTH.astype(cache_LBKSH.dtype)
-    if offset_B is None:
-        return jax.lax.dynamic_update_slice(cache_LBKSH, new_BKTH[None], (layer, 0, 0, 0, 0))
-    row_B1 = jnp.arange(offset_B.shape[0])[:, None]
-    slot_BT = offset_B[:, None] + jnp.arange(new_BKTH.shape[2])
-    return cache_LBKSH.at[layer, row_B1, :, slot_BT].set(jnp.swapaxes(new_BKTH, 1, 2))
+    def remember(self, news: KeyValues, context: Context, state: State) -> tuple[State, dict[str, Any]]:
+        """The state with these keys and values, and where attention finds queries and keys. With a window the cache is
+        a ring: position p lies in slot p mod S.
+        """
+        offset_B, where = context.offset, {"offset": context.offset}
+        if self.mixer.window is not None:
+            slots = state.stacked.keys.shape[-2]
+            if offset_B is None:
+                news = KeyValues(*(newest(x, context.segments, slots) for x in news))
+            elif news.keys.shape[2] > 1:
+                raise ValueError(
+                    "a layer with a window reads one token a step: of two, one may overwrite keys of the other"
+                )
+            else:
+                where["key_BS"] = held(offset_B, slots)
+                offset_B = offset_B % slots
+        pairs = zip(state.stacked, news, strict=True)
+        stacked = KeyValues(*(write(old, new, state.index, offset_B) for old, new in pairs))
+        return state._replace(stacked=stacked), where

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from txjax.ops.dropout import dropout as drop
-from txjax.ops.masks import Bias, Mask
+from txjax.ops.masks import Bias, Keys, Mask
 
 HIDDEN = -1e30  # what a hidden score is set to: far below any score, and finite, so that no NaN can arise
 
@@ -28,39 +28,49 @@ def scores(
     return s if bias_BNTS is None else s + bias_BNTS
 
 
-def masked_softmax(s: Float[Array, "*B S"], visible: Bool[Array, "*#B S"] | None) -> Float[Array, "*B S"]:
-    """exp(s) / sum exp(s) over the visible entries; a row with none is zero, and so is its gradient."""
-    if visible is None:
+def masked_softmax(
+    s: Float[Array, "*B S"], visible: Bool[Array, "*#B S"] | None, sink: Float[Array, "*#B 1"] | None = None
+) -> Float[Array, "*B S"]:
+    """exp(s) / (sum exp(s) + exp(sink)) over the visible entries, without a sink that term left out; a row with none
+    is zero, and so is its gradient.
+    """
+    if visible is None and sink is None:
         return jax.nn.softmax(s, axis=-1)
-    s = jnp.where(visible, s, HIDDEN)
-    e = jnp.where(visible, jnp.exp(s - jax.lax.stop_gradient(s.max(-1, keepdims=True))), 0.0)
+    s = s if visible is None else jnp.where(visible, s, HIDDEN)
+    top = s.max(-1, keepdims=True)
+    top = jax.lax.stop_gradient(top if sink is None else jnp.maximum(top, sink))
+    e = jnp.exp(s - top)
+    e = e if visible is None else jnp.where(visible, e, 0.0)
     total = e.sum(-1, keepdims=True)
+    total = total if sink is None else total + jnp.exp(sink - top)
     return e / jnp.where(total == 0, 1.0, total)
 
 
-def mix(weights_BNTS: Float[Array, "B N T S"], v_BKSH: Float[Array, "B K S H"]) -> Float[Array, "B N T H"]:
+def mix(weights_BNTS: Float[Array, "B N T S"], v_BKSW: Float[Array, "B K S W"]) -> Float[Array, "B N T W"]:
     """weights v, each value head serving N/K query heads."""
     B, N, T, S = weights_BNTS.shape
-    K, H = v_BKSH.shape[1], v_BKSH.shape[3]
-    w_BKGTS = weights_BNTS.reshape(B, K, N // K, T, S).astype(v_BKSH.dtype)
-    return jnp.einsum("BKGTS,BKSH->BKGTH", w_BKGTS, v_BKSH).reshape(B, N, T, H)
+    K, W = v_BKSW.shape[1], v_BKSW.shape[3]
+    w_BKGTS = weights_BNTS.reshape(B, K, N // K, T, S).astype(v_BKSW.dtype)
+    return jnp.einsum("BKGTS,BKSW->BKGTW", w_BKGTS, v_BKSW).reshape(B, N, T, W)
 
 
 def plain_attention(
     q_BNTH: Float[Array, "B N T H"],
     k_BKSH: Float[Array, "B K S H"],
-    v_BKSH: Float[Array, "B K S H"],
+    v_BKSW: Float[Array, "B K S W"],
     *,
     query_BT: Int[Array, "#B T"],
+    key_S: Keys,
     mask: Mask | None,
     bias: Bias | None,
     softcap: float | None,
+    sinks_N: Float[Array, " N"] | None,
     dropout: tuple[Array, float | Array] | None,
     block_size: int,
-) -> tuple[Float[Array, "B N T H"], Float[Array, "B N T S"]]:
+) -> tuple[Float[Array, "B N T W"], Float[Array, "B N T S"]]:
     """See txjax.ops.attention; q comes scaled, and memory grows with T S."""
-    key_S = jnp.arange(k_BKSH.shape[2])
     s_BNTS = scores(q_BNTH, k_BKSH, None if bias is None else bias(query_BT, key_S), softcap)
-    weights_BNTS = masked_softmax(s_BNTS, None if mask is None else mask(query_BT, key_S))
+    sink_N11 = None if sinks_N is None else sinks_N[:, None, None]
+    weights_BNTS = masked_softmax(s_BNTS, None if mask is None else mask(query_BT, key_S), sink_N11)
     kept_BNTS = weights_BNTS if dropout is None else drop(weights_BNTS, *dropout)
-    return mix(kept_BNTS, v_BKSH), weights_BNTS
+    return mix(kept_BNTS, v_BKSW), weights_BNTS

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from txjax.ops.masks import Bias
+from txjax.ops.masks import Bias, Keys
 from txjax.ops.positions.base import Position
 from txjax.ops.pytree import pytree
 
@@ -32,8 +32,8 @@ class DistancePenalty(Bias):
 
     slopes_N: Float[Array, " N"]
 
-    def __call__(self, query_BT: Int[Array, "#B T"], key_S: Int[Array, " S"]) -> Float[Array, "#B N T S"]:
-        distance_BTS = jnp.abs(query_BT[:, :, None] - key_S).astype(jnp.float32)
+    def __call__(self, query_BT: Int[Array, "#B T"], key_S: Keys) -> Float[Array, "#B N T S"]:
+        distance_BTS = jnp.abs(query_BT[:, :, None] - key_S[..., None, :]).astype(jnp.float32)
         return -self.slopes_N[:, None, None] * distance_BTS[:, None]
 
 

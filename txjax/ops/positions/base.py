@@ -44,6 +44,10 @@ class Position(Kind, home="txjax.ops.positions"):
         """Queries or keys, turned by their positions."""
         return x_BNTH
 
+    def temperature(self) -> float:
+        """Factor on the product of a query and a key that comes with `rotate`, which alone would leave it as it is."""
+        return 1.0
+
     def bias(self, num_heads: int, tables: Mapping[str, Array], *, causal: bool) -> Bias | None:
         """What is added to the scores, in all layers the same, or None. causal: no key lies after its query."""
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from txjax.ops.masks import Bias
+from txjax.ops.masks import Bias, Keys
 from txjax.ops.positions.base import Position, Table
 from txjax.ops.pytree import pytree, static
 from txjax.schema import require
@@ -44,8 +44,8 @@ class BucketBias(Bias):
     max_distance: int = static()
     both_sides: bool = static()
 
-    def __call__(self, query_BT: Int[Array, "#B T"], key_S: Int[Array, " S"]) -> Float[Array, "#B N T S"]:
-        distance_BTS = key_S - query_BT[:, :, None]
+    def __call__(self, query_BT: Int[Array, "#B T"], key_S: Keys) -> Float[Array, "#B N T S"]:
+        distance_BTS = key_S[..., None, :] - query_BT[:, :, None]
         buckets, most = self.table_RN.shape[0], self.max_distance
         bucket_BTS = relative_bucket(distance_BTS, buckets=buckets, max_distance=most, both_sides=self.both_sides)
         return jnp.moveaxis(self.table_RN[bucket_BTS].astype(jnp.float32), -1, 1)

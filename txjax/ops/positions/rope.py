@@ -83,16 +83,18 @@ class NTKScaling(RopeScaling, kind="ntk"):
 
 @dataclass(frozen=True)
 class YarnScaling(RopeScaling, kind="yarn"):
-    """Slow pairs are interpolated, fast ones kept, those between blended; vectors grow by 0.1 ln(factor) + 1.
+    """Slow pairs are interpolated, fast ones kept, those between blended; vectors grow by 0.1 mscale ln(factor) + 1.
 
     A pair is fast if it turns beta_fast times within the original context, slow if beta_slow times; the blend is
-    linear in the pair's number, as in the authors' code. Peng et al. 2024, section 3.2 and 3.4.
+    linear in the pair's number, as in the authors' code. Peng et al. 2024, section 3.2 and 3.4; mscale, 0.707 in
+    DeepSeek-V2: that model's code, 2024.
     """
 
     factor: float = 4.0
     original_context: int = 4096
     beta_fast: float = 32.0
     beta_slow: float = 1.0
+    mscale: float = 1.0
 
     def check(self) -> None:
         require(self.factor >= 1, f"factor must be at least 1, got {self.factor}")
@@ -109,7 +111,7 @@ class YarnScaling(RopeScaling, kind="yarn"):
         return kept * (1 - slow) + kept / self.factor * slow
 
     def magnitude(self) -> float:
-        return 0.1 * math.log(self.factor) + 1.0
+        return 0.1 * self.mscale * math.log(self.factor) + 1.0
 
 
 @dataclass(frozen=True)
@@ -173,3 +175,6 @@ class Rope(Position, kind="rope"):
 
     def rotate(self, x_BNTH: Float[Array, "B N T H"], angles: Angles) -> Float[Array, "B N T H"]:
         return rotate(x_BNTH, angles, pairs=self.pairs)
+
+    def temperature(self) -> float:
+        return self.scaling.magnitude() ** 2

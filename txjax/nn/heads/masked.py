@@ -1,0 +1,90 @@
+"""The head of a masked language model, with or without next-sentence prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from txjax.batch import Batch
+from txjax.config.model import Head, Model
+from txjax.nn.context import Context, add_figure, add_loss, sow
+from txjax.nn.heads.pooler import Pooler
+from txjax.nn.heads.tied import Tied
+from txjax.nn.linear import Linear
+from txjax.nn.norm import Norm
+from txjax.ops.activations import ACTIVATIONS
+from txjax.ops.losses import correct, cross_entropy
+from txjax.schema import ConfigError, require
+
+
+@dataclass(frozen=True)
+class Masked(Head, kind="masked"):
+    """n(f(hidden W + b)) table^T + c, with the embedding's table, a bias c for each id, and n the model's kind of norm.
+    Devlin et al. 2019 and the authors' code.
+
+    next_sentence: on adds a pooler and a classifier that say from each row's first token whether its second sentence
+        follows the first one, batch.labels; training adds their cross-entropy. A row's counts as often as the row has
+        scored tokens: sum_b w_b nsp_b with w_b = sum_t weights[b, t]. Divided by the sum of all weights, as the whole
+        loss is, it is a mean over rows, and sums over micro-batches and devices as the rest does.
+    """
+
+    activation: Literal["relu", "gelu", "gelu_tanh"] = "gelu"
+    next_sentence: Literal["off", "on"] = "off"
+
+    tied: ClassVar[bool] = True
+    generates: ClassVar[bool] = False
+
+    def validate(self, model: Model) -> None:
+        require(
+            model.embedding.reads == "ids",
+            f"head=masked needs the table of an embedding of ids, got embedding={model.embedding.kind}",
+        )
+
+    def module(self, model: Model, name: str) -> MaskedModule:
+        return MaskedModule(self, model, name=name)
+
+    def read(self, model: Model, x_BTD: Array, batch: Batch, context: Any) -> Array:
+        if self.next_sentence == "on":
+            NextSentence(model, name="next_sentence")(x_BTD, batch, context)
+        return x_BTD
+
+
+class MaskedModule(nn.Module):
+    head: Masked
+    model: Model
+
+    @nn.compact
+    def __call__(self, hidden: Float[Array, "... D"], table_VD: Float[Array, "V D"]) -> Float[Array, "... V"]:
+        D = self.model.width
+        function, _ = ACTIVATIONS[self.head.activation]
+        hidden = function(Linear(self.model, (D, D), ("embed", "mlp"), bias=True, name="dense")(hidden))
+        hidden = Norm(self.model.norm, name="norm")(hidden)
+        return Tied(bias=True).module(self.model, "tied")(hidden, table_VD)
+
+
+class NextSentence(nn.Module):
+    """Logits of two classes, [B, 2], captured as next_sentence; of HF's weights 0 says that the sentence follows."""
+
+    model: Model
+
+    @nn.compact
+    def __call__(self, x_BTD: Float[Array, "B T D"], batch: Batch, context: Context) -> None:
+        pooled_BD = Pooler(self.model, name="pooler")(x_BTD, batch.segments)[:, 0]
+        logits_B2 = Linear(self.model, (self.model.width, 2), ("embed", "classes"), bias=True, name="classifier")(
+            pooled_BD
+        )
+        sow(self, context, "next_sentence", logits_B2)
+        if batch.labels is None:
+            if context.train:
+                raise ConfigError("head.masked.next_sentence=on learns from batch.labels, which the data does not give")
+            return
+        weights_BT = jnp.ones(batch.tokens.shape) if batch.weights is None else batch.weights
+        weights_B = weights_BT.sum(1)
+        labels_B = jnp.asarray(batch.labels)
+        total = jnp.maximum(weights_B.sum(), 1e-9)
+        add_loss(self, "next_sentence_loss", (weights_B * cross_entropy(logits_B2, labels_B)).sum())
+        add_figure(self, "next_sentence_accuracy", (weights_B * correct(logits_B2, labels_B)).sum() / total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import jax
 import numpy as np
 import pytest
 
-from txjax import api
+from txjax import api, presets
 from txjax.cli import STOPPED, USER_ERROR, main
-from txjax.interop import llama2c
+from txjax.data.tokenizers.bpe import BPE
+from txjax.data.tokenizers.char import Char
+from txjax.data.tokenizers.huggingface import HuggingFaceCodec, files_of
+from txjax.interop import huggingface, llama2c
 from txjax.models import build
 from txjax.store.checkpoints import CheckpointWriter
 from txjax.store.files import StoreError
@@ -103,6 +107,89 @@ def test_half_a_run_is_not_left_behind(
     assert convert(theirs, tmp_path / "run") == STOPPED
     assert "no space left" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+# ---------------------------------------------------------------- Hugging Face
+
+TOKENIZER = Path(__file__).parents[1] / "golden" / "tokenizer"
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as transformers has it."""
+    folder = shutil.copytree(TOKENIZER, tmp_path_factory.mktemp("theirs") / "llama")
+    model = presets.llama(8, 2, 2, hidden=12, num_kv_heads=1, context=32, vocab_size=283)
+    random = np.random.default_rng(0)
+    params = jax.tree.map(lambda leaf: random.standard_normal(leaf.shape, np.float32), build(model).shapes())
+    huggingface.write(folder, model, params, shard=10_000)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run_of_llama(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "llama"
+    assert convert(llama, folder) == 0
+    return folder
+
+
+def test_a_model_of_hugging_face_becomes_a_run_that_writes(
+    llama: Path, run_of_llama: Path, capsys: pytest.CaptureFixture[str]
+):
+    loaded = api.load(run_of_llama)
+    assert loaded.config.model == huggingface.read(llama).model
+    assert (loaded.step, loaded.codec.kind, loaded.codec.bos, loaded.codec.separator) == (0, "huggingface", 0, 1)
+    assert main(["generate", f"--workdir={run_of_llama}", "--prompt=the other", "--tokens=4", "--temperature=0"]) == 0
+    assert capsys.readouterr().out.startswith("the other")
+
+
+@pytest.mark.parametrize("form", ["huggingface", "llama"])
+def test_and_goes_back_with_its_tokenizer(llama: Path, run_of_llama: Path, tmp_path: Path, form: str):
+    back = tmp_path / "back"
+    assert main(["convert", f"--from={run_of_llama}", f"--to={back}", f"--format={form}"]) == 0
+    first, again = huggingface.read(llama), huggingface.read(back)
+    assert again.model == first.model
+    jax.tree.map(np.testing.assert_array_equal, again.params, first.params)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (back / name).read_text() == (llama / name).read_text()
+    said = json.loads((back / "config.json").read_text())
+    assert (said["bos_token_id"], said["eos_token_id"], said["pad_token_id"]) == (0, 1, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["back"]
+
+
+@pytest.mark.parametrize(
+    ("form", "complaint"),
+    [
+        ("gpt2", "gpt2 as Hugging Face lays it out holds only models with"),
+        ("lama", "model_type='lama' is not known here, did you mean 'llama'"),
+        (None, "is a run: say what to write, --format=llama2c or --format=huggingface"),
+    ],
+)
+def test_a_run_goes_only_where_it_fits(
+    run_of_llama: Path, tmp_path: Path, form: str | None, complaint: str, capsys: pytest.CaptureFixture[str]
+):
+    options = [f"--from={run_of_llama}", f"--to={tmp_path / 'out'}", *([f"--format={form}"] if form else [])]
+    assert main(["convert", *options]) == USER_ERROR
+    assert complaint in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_without_its_tokenizer_is_refused(llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    bare = shutil.copytree(llama, tmp_path / "bare", ignore=shutil.ignore_patterns("tokenizer*"))
+    assert convert(bare, tmp_path / "run") == USER_ERROR
+    assert "has no tokenizer.json" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tokenizer_of_ours_becomes_one_of_theirs():
+    """Byte-level merges alone have a form there."""
+    text = "the other day 你好 <|endoftext|>"
+    ours = BPE(vocab_size=270).build([text])
+    files = files_of(ours)
+    assert files is not None
+    theirs = HuggingFaceCodec(files)
+    assert theirs.encode(text).tolist() == ours.encode(text).tolist()
+    assert (theirs.separator, theirs.bos) == (ours.separator, None) and theirs.pieces[1:] == ours.pieces[1:]
+    assert files_of(Char().build([text])) is None
 
 
 # ---------------------------------------------------------------- the real weights

@@ -10,8 +10,9 @@ import pytest
 
 from txjax import presets
 from txjax.config import Layer, SelfAttention
-from txjax.interop.table import Row, places, read, write
+from txjax.interop.table import Place, Row, Tensor, places, read, write
 from txjax.models import Decoder, build
+from txjax.nn.feedforwards.mixture import Mixture
 from txjax.nn.parameters import path_name
 from txjax.schema import ConfigError
 
@@ -48,7 +49,7 @@ MODELS = {
 
 def tensors_of(model: Decoder) -> dict[str, np.ndarray]:
     """A checkpoint in which every number is another."""
-    shapes = {name: place.their_shape for name, place in places(TABLE, model).items()}
+    shapes = {name: tensor.shape for name, tensor in places(TABLE, model).items()}
     random = np.random.default_rng(0)
     return {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
@@ -88,7 +89,8 @@ def test_the_layout_says_which_axis_is_which():
     ours = Row("w", "w", "(N H) D -> D N H").to_ours(theirs, (D, N, H))
     for n, h, d in np.ndindex(N, H, D):
         assert ours[d, n, h] == theirs[n * H + h, d]
-    np.testing.assert_array_equal(Row("w", "w", "(N H) D -> D N H").to_theirs(ours), theirs)
+    back = Row("w", "w", "(N H) D -> D N H").to_theirs(ours)
+    np.testing.assert_array_equal(back.reshape(N * H, D), theirs)
 
 
 def test_values_may_be_read_when_they_are_asked_for():
@@ -139,3 +141,65 @@ def test_a_parameter_without_a_row_is_refused():
         places(TABLE, model)
     names = {path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(model.shapes())}
     assert "final_norm/bias" in names
+
+
+# ---------------------------------------------------------------- fused and spread tensors
+
+
+def test_pieces_lie_one_after_the_other_along_their_axis():
+    """Two of unlike sizes, between the heads' rows of a fused tensor."""
+    N, P, W, C = 2, 3, 4, 5
+    rows = (Row("a", "both", "(N +H) C -> C N H"), Row("b", "both", "(N +H) C -> C N H"))
+    tensor = Tensor((Place(rows[0], "a", (), (C, N, P)), Place(rows[1], "b", (), (C, N, W))))
+    assert tensor.shape == (N * (P + W), C)
+    theirs = np.arange(N * (P + W) * C, dtype=np.float32).reshape(tensor.shape)
+    (_, a), (_, b) = tensor.split(theirs)
+    for c, n in np.ndindex(C, N):
+        np.testing.assert_array_equal(a[c, n], theirs[n * (P + W) : n * (P + W) + P, c])
+        np.testing.assert_array_equal(b[c, n], theirs[n * (P + W) + P : (n + 1) * (P + W), c])
+    np.testing.assert_array_equal(tensor.join([a, b]), theirs)
+
+
+def test_pieces_may_be_entries_of_an_axis_that_ours_lack():
+    """Query, key and value of each head in turn, as GPT-NeoX has them."""
+    N, H, D = 3, 2, 4
+    rows = [Row(name, "qkv", "(N +1 H) D -> D N H") for name in "qkv"]
+    tensor = Tensor(tuple(Place(row, row.ours, (), (D, N, H)) for row in rows))
+    theirs = np.arange(N * 3 * H * D, dtype=np.float32).reshape(N * 3 * H, D)
+    assert tensor.shape == theirs.shape
+    pieces = [ours for _, ours in tensor.split(theirs)]
+    for which, (d, n, h) in ((i, at) for i in range(3) for at in np.ndindex(D, N, H)):
+        assert pieces[which][d, n, h] == theirs[(n * 3 + which) * H + h, d]
+    np.testing.assert_array_equal(tensor.join(pieces), theirs)
+
+
+def test_an_axis_may_be_spread_over_tensors():
+    """Each expert of a layer is a tensor of its own; the pattern stacks every second layer."""
+    mixture = Mixture(num_experts=3, top_k=2, hidden=5, activation="relu", bias=False)
+    model = build(presets.llama(8, 4, 2, context=4, vocab_size=9, pattern=(Layer(), Layer(feedforward=mixture))))
+    rows = (*TABLE, Row("layers/mixture/router/w", "h.{layer}.gate", "E D -> D E"))
+    rows += (Row("layers/mixture/in/w", "h.{layer}.{E}.up", "F D -> E D F"),)
+    rows += (Row("layers/mixture/out/w", "h.{layer}.{E}.down", "D F -> E F D"),)
+    wanted = places(rows, model)
+    assert [name for name in wanted if name.endswith(".up") and name.count(".") == 3] == [
+        f"h.{layer}.{expert}.up" for layer in (1, 3) for expert in range(3)
+    ]
+    random = np.random.default_rng(0)
+    tensors = {name: random.standard_normal(tensor.shape).astype(np.float32) for name, tensor in wanted.items()}
+    params = read(rows, model, tensors)
+    np.testing.assert_array_equal(params["layers"]["block_1"]["mixture"]["in"]["w"][1, 2], tensors["h.3.2.up"].T)
+    back = dict(write(rows, model, params))
+    assert back.keys() == tensors.keys()
+    for name in tensors:
+        np.testing.assert_array_equal(back[name], tensors[name])
+
+
+def test_a_shift_is_added_and_taken_away():
+    row = Row("final_norm/gain", "norm", "D -> D", shift=1.0)
+    rows = tuple(row if old.ours == row.ours else old for old in TABLE)
+    model = MODELS["tied head"]
+    tensors = tensors_of(model)
+    params = read(rows, model, tensors)
+    np.testing.assert_array_equal(params["final_norm"]["gain"], 1 + tensors["norm"])
+    again = read(rows, model, dict(write(rows, model, params)))
+    jax.tree.map(np.testing.assert_array_equal, again, params)

@@ -3,6 +3,9 @@
   txjax convert --from=stories260K --to=runs/stories        llama2.c: a folder with the weights and tok*.bin
   txjax convert --from=stories15M.bin --to=runs/stories     or the weights, with tok*.bin beside them
   txjax convert --from=runs/stories --to=stories.bin        a run into llama2.c's layout
+  txjax convert --from=SmolLM --to=runs/smol                Hugging Face: a folder with config.json, safetensors and
+                                                            tokenizer.json
+  txjax convert --from=runs/smol --to=SmolLM --format=huggingface      and back; llama, say, for one family's layout
 
 `txjax generate`, `txjax eval` and txjax.load read the run folder, which holds the weights as step 0.
 """
@@ -11,21 +14,28 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from txjax.schema import ConfigError
 
 if TYPE_CHECKING:
+    from txjax.api import Loaded
     from txjax.config import Config
     from txjax.data.tokenizers.llama2c import Llama2c
+    from txjax.interop.huggingface import Family
+
+LONGEST = 1024  # tokens in a sequence of the run's data: a model's own context may be longer than any text
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="source", required=True, type=Path, metavar="DIR_OR_FILE")
     parser.add_argument("--to", dest="target", required=True, type=Path, metavar="DIR", help="or FILE.bin")
     parser.add_argument("--step", default="latest", metavar="latest|best|N", help="of a run folder")
+    parser.add_argument("--format", metavar="NAME", help="to write: llama2c, huggingface, or a family such as llama")
 
 
 def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -39,28 +49,94 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
         raise ConfigError(f"--to: {target} is not empty: give a new folder")
     if target.is_file():
         raise ConfigError(f"--to: {target} is there already: give a new name")
-    if target.suffix == ".bin":
-        if not source.is_dir():
-            raise ConfigError(f"--from: {source} is no run folder, which --to={target} would be written from")
-        from_run(source, target, options.step)
+    form = options.format or ("llama2c" if target.suffix == ".bin" else None)
+    if form is not None and not source.is_dir():
+        raise ConfigError(f"--from: {source} is no run folder, which --to={target} would be written from")
+    if form is not None:
+        from_run(source, target, options.step, form)
+    elif (source / "run.json").is_file():
+        raise ConfigError(f"--from: {source} is a run: say what to write, --format=llama2c or --format=huggingface")
+    elif (source / "config.json").is_file():
+        from_huggingface(source, target)
     else:
-        to_run(source, target)
+        from_llama2c(source, target)
     return 0
 
 
-def from_run(source: Path, target: Path, step: str) -> None:
-    """A checkpoint of a run as a file of llama2.c."""
+def from_run(source: Path, target: Path, step: str, form: str) -> None:
+    """A checkpoint of a run as a file of llama2.c, or as a folder as transformers has it."""
     from txjax import api
     from txjax.cli.steps import which
-    from txjax.interop import llama2c
+    from txjax.interop import huggingface, llama2c
 
+    if form == "llama2c":
+        loaded = api.load(source, which(step))
+        llama2c.write(target, llama2c.Weights(loaded.config.model, loaded.params))
+        print(f"step {loaded.step} of {loaded.folder} is now {target}")
+        return
+    family = None if form == "huggingface" else huggingface.family_of(form)
     loaded = api.load(source, which(step))
-    llama2c.write(target, llama2c.Weights(loaded.config.model, loaded.params))
-    print(f"step {loaded.step} of {loaded.folder} is now {target}")
+    with whole(target) as part:
+        part.mkdir()
+        written = to_huggingface(part, loaded, family)
+    print(f"step {loaded.step} of {loaded.folder} is now {target}, a model of type {written}")
 
 
-def to_run(source: Path, target: Path) -> None:
-    """A file of llama2.c as a run. The folder gets its name when all is in it."""
+def to_huggingface(folder: Path, loaded: Loaded, family: Family | None) -> str:
+    """Weights and tokenizer; the model_type that was written."""
+    from txjax.data.tokenizers.huggingface import files_of
+    from txjax.interop import huggingface
+
+    codec = loaded.codec
+    marks = {"bos_token_id": codec.bos, "eos_token_id": codec.separator}
+    if "pad" in codec.specials:
+        marks["pad_token_id"] = codec.specials["pad"]
+    written = huggingface.write(folder, loaded.config.model, loaded.params, family=family, more=marks)
+    tokenizer = files_of(codec)
+    if tokenizer is None:
+        print(f"the tokenizer, of kind {codec.kind}, is left out: transformers has no form for it")
+    for name, text in (tokenizer or {}).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return written.model_type
+
+
+@contextmanager
+def whole(target: Path) -> Iterator[Path]:
+    """A folder, yet to be made, that takes the name of the target when all is in it."""
+    part = target.with_name(f".{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)  # of a conversion that was killed
+    try:
+        yield part
+        part.rename(target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def from_huggingface(source: Path, target: Path) -> None:
+    """A folder as transformers has it as a run."""
+    from txjax.config import Config, Data
+    from txjax.data import corpora
+    from txjax.data.tokenizers.huggingface import HuggingFace, HuggingFaceCodec, read
+    from txjax.interop import huggingface
+
+    weights = huggingface.read(source)
+    config = Config(model=weights.model)
+    if weights.model.embedding.reads == "ids":
+        size = HuggingFaceCodec(read(source)).vocab_size
+        context = min(weights.model.context, LONGEST)
+        data = Data(tokenizer=HuggingFace(str(source.absolute())), context=context)
+        config = replace(config, data=data).with_vocab(size)
+    files = sorted([*source.glob("*.safetensors"), source / "config.json"])
+    fingerprint = {"weights": source.name} | {f.name: corpora.digest(f, f.stat().st_mtime_ns) for f in files}
+    with whole(target) as part:
+        write_run(part, config, weights.params, fingerprint)
+    print(f"{source} is now step 0 of {target}")
+    if weights.model.generates and weights.model.encoder is None:
+        print(f"sample: txjax generate --workdir={target}")
+
+
+def from_llama2c(source: Path, target: Path) -> None:
+    """A file of llama2.c as a run."""
     from txjax.config import Config, Data
     from txjax.data import corpora
     from txjax.interop import llama2c
@@ -70,13 +146,8 @@ def to_run(source: Path, target: Path) -> None:
     tokenizer = find_tokenizer(path.parent, weights.model.vocab)
     config = Config(model=weights.model, data=Data(tokenizer=tokenizer))
     fingerprint = {"weights": path.name, "sha256": corpora.digest(path, path.stat().st_mtime_ns)}
-    part = target.with_name(f".{target.name}.part")
-    shutil.rmtree(part, ignore_errors=True)  # of a conversion that was killed
-    try:
+    with whole(target) as part:
         write_run(part, config, weights.params, fingerprint)
-        part.rename(target)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     print(f"{path} is now step 0 of {target}")
     print(f"sample: txjax generate --workdir={target}")
 

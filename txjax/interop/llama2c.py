@@ -13,19 +13,19 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from txjax.config import Model
-from txjax.interop import table
+from txjax.interop import fits, table
 from txjax.interop.table import Row
 from txjax.models import Decoder, presets
 from txjax.nn.feedforwards.dense import Dense
 from txjax.ops.positions import Rope
-from txjax.schema import ConfigError, difference
+from txjax.schema import ConfigError
 from txjax.store.files import StoreError, reason
 
 TABLE = (
@@ -45,10 +45,6 @@ TABLE = (
 ROTATION = ("freq_cis_real", "freq_cis_imag")  # before wcls
 NEWER = 0x616B3432  # how versions 1 and 2 begin
 THETA, EPS = 10_000.0, 1e-5  # constants of run.c
-
-# Fields of Model that a file need not say: they do not change what the weights compute, or are training's.
-FREE = ("attention.implementation", "attention.block_size", "dropout", "dropout_sites", "init", "dtype")
-FREE += ("matmul_precision", "remat", "unroll")
 
 
 class Header(NamedTuple):
@@ -146,28 +142,13 @@ def _header(model: Model) -> Header:
     heads = model.attention.num_heads, model.num_kv_heads
     vocab = model.vocab if model.head.tied else -model.vocab
     header = Header(model.width, hidden, model.num_layers, *heads, vocab, model.context)
-    refused = [
-        f"model.{field}={theirs!r} and not {ours!r}"
-        for field, (theirs, ours) in difference(_explicit(header.model()), _explicit(model)).items()
-        if not any(f"{field}.".startswith(f"{free}.") for free in FREE)
-    ]
-    if refused:
-        raise ConfigError(f"llama2.c's layout holds only models with {', '.join(refused)}")
+    fits.refuse("llama2c's layout", fits.unlike(header.model(), model))
     return header
-
-
-def _explicit(model: Model) -> Model:
-    """The model with the sizes spelt out that its config may leave to others."""
-    attention = replace(model.attention, num_kv_heads=model.num_kv_heads, head_dim=model.head_dim)
-    feedforward = model.feedforward
-    if isinstance(feedforward, Dense):
-        feedforward = replace(feedforward, hidden=feedforward.width(model.width))
-    return replace(model, attention=attention, feedforward=feedforward)
 
 
 def _shapes(model: Decoder) -> dict[str, tuple[int, ...]]:
     """Shape of each tensor in the order of the file."""
-    shapes = {name: place.their_shape for name, place in table.places(TABLE, model).items()}
+    shapes = {name: tensor.shape for name, tensor in table.places(TABLE, model).items()}
     head = {name: shapes.pop(name) for name in ("wcls",) if name in shapes}
     pairs = (model.config.context, model.config.head_dim // 2)
     return shapes | dict.fromkeys(ROTATION, pairs) | head

@@ -1,0 +1,100 @@
+"""Encoders and pairs as Hugging Face lays them out: their heads by class, and their published sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from txjax.interop import fits, huggingface
+from txjax.models import presets
+from txjax.nn.heads.classes import Classes
+from txjax.nn.heads.linear import LinearHead
+from txjax.nn.heads.masked import Masked
+from txjax.nn.heads.pooler import PoolerHead
+from txjax.nn.heads.tied import Tied
+from txjax.schema import ConfigError
+
+FAMILIES = ("bert", "roberta", "vit", "t5", "bart")
+PUBLISHED = [name for name in presets.PUBLISHED if name.split("-")[0] in FAMILIES]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_sizes_have_a_config_json_that_says_all(name: str):
+    model = presets.named(name)
+    family = huggingface.family_for(model)
+    assert family.model_type == name.split("-")[0]
+    assert family.unlike(model) == {}
+    assert fits.unlike(family.model(family.config(model)), model, family.free) == {}
+
+
+BERT = {"model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536}
+
+
+@pytest.mark.parametrize(
+    ("said", "head"),
+    [
+        ({}, PoolerHead()),
+        ({"architectures": ["BertModel"]}, PoolerHead()),
+        ({"architectures": ["BertForMaskedLM"], "hidden_act": "gelu_new"}, Masked(activation="gelu_tanh")),
+        ({"architectures": ["BertForPreTraining"]}, Masked(next_sentence="on")),
+        ({"architectures": ["BertForSequenceClassification"]}, Classes(2, pooler="tanh")),
+        (
+            {"architectures": ["BertForTokenClassification"], "id2label": dict.fromkeys("01234")},
+            LinearHead(5, bias=True),
+        ),
+    ],
+)
+def test_the_class_says_the_head(said: dict[str, Any], head: object):
+    family = huggingface.family_of("bert")
+    model = family.model(BERT | said)
+    assert model.head == head and model.width == 384
+    assert family.config(model)["architectures"] == said.get("architectures", ["BertModel"])
+
+
+@pytest.mark.bug("ml-explore/mlx-examples#591", "huggingface/transformers#5565", "T073")
+@pytest.mark.parametrize(
+    ("said", "head"),
+    [
+        ({}, Tied(scale="rsqrt_width")),
+        ({"tie_word_embeddings": False}, LinearHead()),
+        ({"tie_word_embeddings": True, "scale_decoder_outputs": False}, LinearHead()),  # as transformers 5 writes it
+    ],
+)
+def test_t5_divides_by_the_root_of_its_width_where_the_head_is_the_embedding(said: dict[str, Any], head: object):
+    model = huggingface.family_of("t5").model({"model_type": "t5", "num_layers": 2, "num_decoder_layers": None} | said)
+    assert model.head == head and model.encoder is not None and model.encoder.num_layers == model.num_layers == 2
+
+
+@pytest.mark.parametrize(
+    ("family", "said", "complaint"),
+    [
+        ("bert", {"architectures": ["BertForQuestionAnswering"]}, "BertForQuestionAnswering is not known here"),
+        ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' cannot be held"),
+        ("bart", {"encoder_ffn_dim": 8, "decoder_ffn_dim": 16}, "encoder_ffn_dim=8 cannot be held"),
+        ("t5", {"num_layers": 2, "feed_forward_proj": "gated-relu"}, "feed_forward_proj='gated-relu' is not known"),
+    ],
+)
+def test_what_no_model_of_ours_has_is_refused(family: str, said: dict[str, Any], complaint: str):
+    with pytest.raises(ConfigError, match=complaint):
+        huggingface.family_of(family).model({"model_type": family} | said)
+
+
+def test_a_bare_model_of_encoders_reads_names_without_a_prefix(tmp_path: Path):
+    import jax
+    import numpy as np
+    from safetensors.numpy import load_file, save_file
+
+    golden = Path(__file__).parents[1] / "golden" / "families" / "bert-classes"
+    read = huggingface.read(golden)
+    tensors = load_file(golden / "model.safetensors")
+    bare = {name.removeprefix("bert."): x for name, x in tensors.items() if not name.startswith("classifier")}
+    bare["embeddings.position_ids"] = np.arange(32)[None]  # of old files
+    save_file(bare, tmp_path / "model.safetensors")
+    text = (golden / "config.json").read_text().replace("BertForSequenceClassification", "BertModel")
+    (tmp_path / "config.json").write_text(text)
+    got = huggingface.read(tmp_path)
+    assert got.model.head == PoolerHead()
+    want = {name: leaf for name, leaf in read.params.items() if name != "head"}
+    jax.tree.map(np.testing.assert_array_equal, got.params, want)

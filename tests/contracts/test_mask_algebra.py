@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from txjax.ops import masks
-from txjax.ops.masks import And, Causal, Explicit, Mask, Or, Padding, Prefix, SameSegment, Window
+from txjax.ops.masks import And, Causal, Explicit, Filled, Mask, Or, Padding, Prefix, SameSegment, Window
 
 ROWS, KEYS = 2, 6
 Rule = Callable[[int, int, int], bool]  # row of the batch, index of the query, index of the key
@@ -56,6 +56,7 @@ def rows(of: st.SearchStrategy, lines: int = ROWS) -> st.SearchStrategy:
 
 LEAVES: dict[type[Mask], st.SearchStrategy] = {
     Causal: st.just(Case(Causal(), lambda b, i, j: j <= i, "Causal")),
+    Filled: st.just(Case(Filled(), lambda b, i, j: j >= 0, "Filled")),
     Window: st.integers(1, KEYS + 1).map(window),
     Padding: rows(st.booleans()).map(padding),
     SameSegment: rows(st.integers(0, 2)).map(segment),

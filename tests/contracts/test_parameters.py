@@ -32,14 +32,17 @@ def closed_form(model: Model) -> int:
     K = heads.num_kv_heads or N
 
     def norm(width: int) -> int:
-        return {"layer": width * (1 + getattr(model.norm, "bias", False)), "rms": width, "none": 0}[model.norm.kind]
+        kind, bias = model.norm.kind, getattr(model.norm, "bias", False)
+        return {"layer": width * (1 + bias), "rms": width, "batch": 4 * width, "none": 0}[kind]
 
     def mixer(kind: Any) -> int:
         if kind.kind == "none":
             return 0
         gate = D * D + D
         counts = {
-            "attention": lambda: attention() + heads.qk_norm * 2 * norm(H),
+            "attention": lambda: attention() + heads.qk_norm * 2 * norm(H) + heads.sinks * N,
+            "latent": lambda: latent(kind) + heads.output_bias * D + heads.sinks * N,
+            "linear_attention": attention,
             "rnn": lambda: gate + D * D,
             "gru": lambda: 3 * (gate + D * D) + D,
             "lstm": lambda: 4 * (gate + D * D),
@@ -52,12 +55,40 @@ def closed_form(model: Model) -> int:
         matrices = D * N * H + 2 * D * K * H + N * H * D
         return matrices + heads.qkv_bias * (N + 2 * K) * H + heads.output_bias * D
 
+    def latent(kind: Any) -> int:
+        R = kind.rope_dim or max(2, 2 * round(H / 6))
+        C, W, Q = kind.kv_rank or 4 * (H - R), kind.value_dim or H - R, kind.q_rank
+        down = D * (C + R) + heads.qkv_bias * (C + R) + norm(C)
+        up = C * N * (H - R + W) + N * W * D
+        queries = D * Q + norm(Q) + Q * N * H if Q else D * N * H
+        return down + up + queries + heads.qkv_bias * (Q or N * H)
+
     def feedforward(kind: Any) -> int:
         if kind.kind == "none":
             return 0
         gated = kind.activation in ("swiglu", "geglu", "geglu_tanh")
         F = kind.hidden or (math.ceil(8 * D / 3 / 8) * 8 if gated else 4 * D)
-        return sublayer_norms + (2 + gated) * D * F + kind.bias * ((1 + gated) * F + D)
+
+        def network(width: int) -> int:
+            return (2 + gated) * D * width + kind.bias * ((1 + gated) * width + D)
+
+        if kind.kind == "dense":
+            return sublayer_norms + network(F)
+        E, shared = kind.num_experts, kind.num_shared
+        router = D * E + (0 if kind.bias_speed is None else E)
+        return sublayer_norms + router + E * network(F) + (network(shared * F) if shared else 0)
+
+    def head(kind: Any) -> int:
+        pooler = D * D + D
+        counts = {
+            "tied": lambda: kind.bias * V,
+            "linear": lambda: (D + kind.bias) * (kind.outputs or V),
+            "none": lambda: 0,
+            "pooler": lambda: pooler,
+            "classes": lambda: (D + 1) * kind.outputs + (pooler if kind.pooler == "tanh" else 0),
+            "masked": lambda: pooler + norm(D) + V + (pooler + 2 * D + 2 if kind.next_sentence == "on" else 0),
+        }
+        return counts[kind.kind]()
 
     sublayer_norms = (2 if model.norm_placement == "sandwich" else 1) * norm(D)
     layers = (
@@ -66,7 +97,7 @@ def closed_form(model: Model) -> int:
     )
     table = {"learned": model.context * D, "sinusoidal": 0, "rope": 0, "alibi": 0, "none": 0}[model.position.kind]
     last_norm = 0 if model.norm_placement == "post" else norm(D)
-    return V * D + table + sum(layers) + last_norm + (0 if model.head.tied else D * V)
+    return V * D + table + sum(layers) + last_norm + head(model.head)
 
 
 @every_variant

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import FEW, TOKENS, TOLERANCE, assert_close, logits, parameters, plain, run
+from harness import ROWS, TOKENS, TOLERANCE, assert_close, logits, parameters, plain, run
 from variants import LENGTH, VARIANTS, VOCAB, Variant
 
 from txjax.batch import Batch
@@ -24,6 +24,11 @@ def mixes(model: Model) -> bool:
     return any(model.mixer_of(layer).kind != "none" for layer in model.layers)
 
 
+def reads_each(model: Model) -> bool:
+    """Whether its head makes something of each token, and not of one vector a row."""
+    return model.head.kind not in ("classes", "pooler")
+
+
 def skip_unless(condition: bool, why: str) -> None:
     if not condition:
         pytest.skip(why)
@@ -34,6 +39,7 @@ def skip_unless(condition: bool, why: str) -> None:
 def test_no_position_sees_a_later_one(variant: Variant):
     """d logits_i / d embedding_j is exactly 0 for j > i, and not for j = i - 1: row i of the batch asks about i."""
     model, params = variant.model, parameters(variant.model)
+    skip_unless(reads_each(model), "its head reads one vector a row")
     places = jnp.arange(LENGTH)
     towards_TV = np.random.default_rng(2).standard_normal((LENGTH, VOCAB)).astype(np.float32)
 
@@ -58,19 +64,19 @@ def test_no_position_sees_a_later_one(variant: Variant):
 def test_cached_decoding_has_the_logits_of_the_full_pass(variant: Variant):
     """Prompts of 3 and 5 tokens in one batch, then two tokens more in each row."""
     model, params = variant.model, parameters(variant.model)
-    skip_unless(model.causal, "later tokens are seen")
-    rows, lengths = jnp.arange(2), jnp.array([3, 5])
+    skip_unless(model.generates, "it writes no text")
+    rows, lengths = jnp.arange(len(TOKENS)), jnp.resize(jnp.array([3, 5]), len(TOKENS))
     real = jnp.arange(5) < lengths[:, None]
-    prompts = Batch(tokens=jnp.where(real, FEW.tokens[:, :5], 0), segments=real.astype(jnp.int32))
+    prompts = Batch(tokens=jnp.where(real, TOKENS[:, :5], 0), segments=real.astype(jnp.int32))
     with jax.disable_jit():
         last, cache = plain(model).prefill(params, prompts, cache_len=LENGTH)
         got = [last]
         for ahead in range(2):
-            last, cache = plain(model).step(params, FEW.tokens[rows, lengths + ahead], cache)
+            last, cache = plain(model).step(params, TOKENS[rows, lengths + ahead], cache)
             got.append(last)
     want = [logits(model)[rows, lengths - 1 + ahead] for ahead in range(3)]
     assert_close(got, want, TOLERANCE[model.dtype])
-    empty = plain(model).empty_cache(2, LENGTH)
+    empty = plain(model).empty_cache(len(TOKENS), LENGTH)
     assert jax.tree.map(lambda leaf: leaf.dtype, cache.states) == jax.tree.map(lambda leaf: leaf.dtype, empty.states)
 
 
@@ -78,6 +84,7 @@ def test_cached_decoding_has_the_logits_of_the_full_pass(variant: Variant):
 def test_without_mask_and_positions_permuted_tokens_give_permuted_logits(variant: Variant):
     mixers = [variant.model.mixer_of(layer) for layer in variant.model.layers]
     skip_unless(not any(mixer.ordered for mixer in mixers), "its mixer is about order")
+    skip_unless(reads_each(variant.model), "its head reads one vector a row")
     model = replace(variant.model, position=NoPosition(), causal=False)
     assert off_by_a_permutation(model) <= TOLERANCE[model.dtype]
     if len(variant.changes) == 0:  # the causal mask alone carries order
@@ -87,7 +94,8 @@ def test_without_mask_and_positions_permuted_tokens_give_permuted_logits(variant
 @cache
 def off_by_a_permutation(model: Model) -> float:
     order = np.random.default_rng(3).permutation(LENGTH)
-    both = jnp.concatenate([FEW.tokens, FEW.tokens[:, order]])
+    half = TOKENS[: len(TOKENS) // 2]
+    both = jnp.concatenate([half, half[:, order]])
     straight, permuted = np.split(run(model, Batch(tokens=both)), 2)
     return float(np.abs(permuted - straight[:, order]).max() / np.abs(straight).max())
 
@@ -102,7 +110,7 @@ class Everything(tuple[str, ...]):
 def test_capturing_changes_no_value(variant: Variant):
     model = variant.model
     with jax.disable_jit():
-        outputs = plain(model).apply(parameters(model), FEW, capture=Everything())
+        outputs = plain(model).apply(parameters(model), ROWS, capture=Everything())
     assert len(jax.tree.leaves(outputs.captured)) >= 2
     held = model.attention.implementation == "plain"  # others hold no weights, and make way when these are asked for
     assert_close(outputs.logits, logits(model), 0.0 if held else TOLERANCE[model.dtype])
@@ -110,5 +118,8 @@ def test_capturing_changes_no_value(variant: Variant):
 
 def test_bfloat16_is_near_float32(variant: Variant):
     """Over all logits: bfloat16 rounds by up to 0.4 %, and some ten roundings in a row do not cancel."""
-    narrow, wide = (logits(replace(variant.model, dtype=dtype)) for dtype in ("bfloat16", "float32"))
-    assert 1e-4 < np.linalg.norm(narrow - wide) / np.linalg.norm(wide) < 0.05
+    model = variant.model
+    narrow, wide = (logits(replace(model, dtype=dtype)) for dtype in ("bfloat16", "float32"))
+    routed = any(model.feedforward_of(layer).kind == "mixture" for layer in model.layers)
+    limit = 0.2 if routed else 0.05  # a few tokens near a tie go to another expert: tests/nn/test_mixture.py
+    assert 1e-4 < np.linalg.norm(narrow - wide) / np.linalg.norm(wide) < limit

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from harness import TOKENS, TOLERANCE, assert_close, compiled, decoder, parameters, run
+from harness import TOKENS, TOLERANCE, assert_close, compiled, decoder, logits, parameters
 from variants import BASES, PATTERNS, VARIANTS, Variant
 
 from txjax.batch import Batch
@@ -73,7 +73,7 @@ def test_sharded_over_eight_devices_it_has_the_same_logits(variant: Variant):
         program = compiled(forward, *arguments)
         got = program(*arguments)
     assert "all-reduce" in program.as_text()  # the work is shared: a product's parts are summed over devices
-    assert_close(got, run(model, BATCH), TOLERANCE[model.dtype])
+    assert_close(got, logits(model), TOLERANCE[model.dtype])
 
 
 @every_variant
@@ -120,8 +120,9 @@ def test_a_sharded_train_step_moves_the_weights_by_the_gradient_of_one_device(va
 
 def mean_loss(model: Model) -> Any:
     def loss(params: Any) -> jax.Array:
-        logits = decoder(model).apply(params, BATCH).logits
-        return optax.softmax_cross_entropy_with_integer_labels(logits, BATCH.targets).mean()
+        outputs = decoder(model).apply(params, BATCH)
+        loss = optax.softmax_cross_entropy_with_integer_labels(outputs.logits, BATCH.targets).mean()
+        return loss + sum(outputs.aux.values()) / BATCH.targets.size
 
     return loss
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from variants import NUMBERS, PAIRS, SINGLES, UNUSABLE, UNVARIED, VARIANTS, fits
+from variants import CHANGES, NUMBERS, PAIRS, SINGLES, UNFIT, UNUSABLE, UNVARIED, VARIANTS, fits
 
 from txjax.config import Model
 from txjax.schema import Kind, Section, field_types, is_family
@@ -82,6 +82,10 @@ def test_every_number_is_tried_or_left_out_for_a_reason():
     assert {"num_kv_heads", "softcap", "residual", "window"} <= {
         name for _, name, value in TRIED if value == NUMBERS.get(name, (None, None))[1]
     }
+
+
+def test_every_change_of_one_field_is_a_model_or_known_not_to_be():
+    assert {str(variant).partition(",")[2] for variant in CHANGES if not fits(variant)} <= UNFIT.keys()
 
 
 def test_changes_come_one_at_a_time_and_in_pairs():

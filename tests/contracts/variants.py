@@ -1,17 +1,17 @@
 """The models that the contract suite tries: every registered kind and every choice of the schema, unasked.
 
-Around each of two bases one field is changed at a time. The changes are read from the fields' types, so that a new
-kind, or a new word of a Literal, is tried without being named here; only numbers have to be given (`NUMBERS`). Twenty
-pairs of changes, drawn with a fixed seed, come on top.
+Around two bases one field is changed at a time: to each kind around both, to all else around one. The changes are read
+from the fields' types, so that a new kind, or a new word of a Literal, is tried without being named here; only numbers
+have to be given (`NUMBERS`). Twenty pairs of changes, drawn with a fixed seed, come on top.
 """
 
 from __future__ import annotations
 
 import random
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Literal, Union, get_args, get_origin
 
 from txjax.config import Attention, Layer, Model
@@ -48,6 +48,14 @@ NUMBERS: dict[str, tuple[str, float]] = {
     "logit_softcap": ("gpt", 2.0),
     "window": ("llama", 3),
     "hidden": ("gpt", 24),
+    "num_shared": ("gpt", 1),
+    "num_groups": ("gpt", 2),
+    "group_best": ("gpt", 1),
+    "routed_scale": ("gpt", 1.5),
+    "q_rank": ("gpt", 12),
+    "kv_rank": ("gpt", 10),
+    "rope_dim": ("gpt", 4),
+    "value_dim": ("gpt", 12),
     "residual": ("llama", 0.5),
     "dropout": ("gpt", 0.3),
     "unroll": ("llama", 2),
@@ -66,8 +74,25 @@ UNVARIED = {
     "block_size": "means something with blockwise attention alone: test_heads.py",
     "forget_bias": "a start: tests/nn",
     "kernel_size": "a size: tests/ops",
+    **dict.fromkeys(("num_experts", "top_k", "top_groups"), "a size: tests/ops/test_moe.py"),
+    **dict.fromkeys(("capacity_factor", "balance", "z_loss", "bias_speed"), "of training: tests/nn/test_mixture.py"),
+    "chunk": "values do not depend on it: tests/ops",
+    "side": "a size: tests/nn/test_patches.py",
+    "channels": "a size: tests/nn/test_patches.py",
+    "outputs": "a size: tests/nn/test_heads.py",
+    "types": "a size: tests/interop/test_families.py",
+    "offset": "of files of others: tests/interop/test_families.py",
+    "buckets": "a size: tests/ops",
+    "max_distance": "a number: tests/ops",
+    "momentum": "means something in training alone: tests/nn",
     **dict.fromkeys(("eps", "std", "embedding_std", "base", "factor", "original_context"), "a number: tests/ops"),
-    **dict.fromkeys(("beta_fast", "beta_slow", "low_factor", "high_factor"), "a number: tests/ops"),
+    **dict.fromkeys(("beta_fast", "beta_slow", "low_factor", "high_factor", "mscale"), "a number: tests/ops"),
+}
+# Changes of one field that make no model, and why.
+UNFIT = {
+    **dict.fromkeys((f"mixer.position={kind}" for kind in ("learned", "relative")), "its table belongs to the model"),
+    "mixer.position=sinusoidal": "it adds to the embedding, which is the model's",
+    **dict.fromkeys(("embedding=patches", "embedding=patches.class_token=True"), "of images, and not causal"),
 }
 # Paths whose values change how a model is drawn or computed, and not what it computes.
 SAME_FUNCTION = ("init", "dropout", "matmul_precision", "remat", "unroll")
@@ -145,13 +170,13 @@ def options(hint: Any, number: float | None) -> Iterator[Any]:
 
 
 def alternatives(section: Section, base: str) -> Iterator[Change]:
-    """Every change of one field of a section, at any depth. Of mixers the other base has its own alone: patterns try
-    each of them again.
+    """Every change of one field of a section, at any depth. Of mixers and feed-forwards the other base has its
+    own alone: patterns try each of them again.
     """
     for name, hint in field_types(type(section)).items():
         current = getattr(section, name)
         around, number = NUMBERS.get(name, (None, None))
-        skipped = name in UNVARIED or (name == "mixer" and base == "llama")
+        skipped = name in UNVARIED or (name in ("mixer", "feedforward") and base == "llama")
         for value in () if skipped else options(hint, number if around == base else None):
             if value != current and (type(value) is not type(current) or not isinstance(value, Kind)):
                 yield name, value
@@ -186,6 +211,17 @@ def pairs(singles: list[Variant]) -> list[Variant]:
     return found
 
 
+def once(singles: Iterable[Variant]) -> list[Variant]:
+    """Kinds around every base that they fit; their own choices, words and numbers around the first that lacks them."""
+    kept: dict[Any, Variant] = {}
+    for variant in singles:
+        ((path, value),) = variant.changes
+        owner = type(reduce(getattr, path.split(".")[:-1], BASES[variant.base]))
+        whole_kind = isinstance(value, Kind) and value == type(value)()
+        kept.setdefault((owner, path, value, whole_kind and variant.base), variant)
+    return list(kept.values())
+
+
 def fits(variant: Variant) -> bool:
     try:
         return variant.model is not None
@@ -205,6 +241,7 @@ def spelt(value: Any) -> str:
     return ".".join([*kind, *(f"{n}={spelt(getattr(value, n))}" for n in changed)]) or "same"
 
 
-SINGLES = [Variant(name, (change,)) for name, model in BASES.items() for change in alternatives(model, name)]
+CHANGES = [Variant(name, (change,)) for name, model in BASES.items() for change in alternatives(model, name)]
+SINGLES = once(variant for variant in CHANGES if fits(variant))
 PATTERNS = [Variant("gpt", changes) for changes in patterns()]
 VARIANTS = [*map(Variant, BASES), *SINGLES, *PATTERNS, *pairs(SINGLES + PATTERNS)]

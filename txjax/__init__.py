@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from txjax import ops
-    from txjax.api import generate, load, logits
+    from txjax.api import embed, generate, load, logits, translate
     from txjax.models import presets
 
 __version__ = "0.1.0"
 
-_HOMES = {"load": "txjax.api", "logits": "txjax.api", "generate": "txjax.api"}
+_HOMES = dict.fromkeys(("load", "logits", "generate", "translate", "embed"), "txjax.api")
 
 
 def __getattr__(name: str) -> Any:
@@ -26,4 +26,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'txjax' has no attribute {name!r}")
 
 
-__all__ = ["generate", "load", "logits", "ops", "presets"]
+__all__ = ["embed", "generate", "load", "logits", "ops", "presets", "translate"]

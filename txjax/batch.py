@@ -14,7 +14,7 @@ class Batch:
     """One batch, a frozen pytree; a field that the task does not use is None. All shapes are [B, T] unless said.
 
     tokens: int32, what the model reads; of a model that reads vectors (patches of images) float32 [B, T, P].
-    targets: int32, what each position has to predict.
+    targets: int32, what each position has to predict; with a head that classifies rows [B, 1], as weights then are.
     weights: float32, how much each target counts; 0 where it does not (padding, seams, overlaps).
     positions: int32, from 0 in each document.
     segments: int32, the documents packed into a row numbered from 1; 0 is padding. Attention stays inside one.

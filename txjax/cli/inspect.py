@@ -71,6 +71,9 @@ def report(config: Config) -> list[object]:
         for part, leaves in sorted(tree.items()) if name == "layers" else [("", tree)]:
             parameters.add_row(f"{name}/{part}".rstrip("/"), f"{costs.count_parameters(leaves):,}")
     parameters.add_row("total", f"{total:,}")
+    active = costs.active_parameters(model, config.model)
+    if active != total:
+        parameters.add_row("active: used by one token", f"{active:,}")
 
     context, batch = config.context, config.train.batch_size
     forward = costs.forward_flops(model, 1, context) / context

@@ -48,5 +48,8 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
         print(how[outcome.reason])
         print(f"run folder  {folder}")
         print(f"curves      tensorboard --logdir={folder}/tb")
-        print(f"sample      txjax generate --workdir={folder}")
+        if config.model.encoder is not None:
+            print(f"translate   txjax translate --workdir={folder} --from=FILE")
+        elif config.model.generates:
+            print(f"sample      txjax generate --workdir={folder}")
     return SIGNALLED if outcome.reason == "signal" else 0

@@ -85,8 +85,10 @@ def is_axes(leaf: Any) -> bool:
 
 
 def _muon_sides(path: tuple[Any, ...], axes: tuple[str, ...]) -> optax.contrib.MuonDimensionNumbers | None:
-    """Rows and columns of a layer's matrix: the model's width is one side, every other axis the other; else None."""
-    rest = [i for i, a in enumerate(axes) if a not in ("layers", "embed")]
+    """Rows and columns of a layer's matrix, or of one expert's: the model's width is one side, every other axis the
+    other; else None.
+    """
+    rest = [i for i, a in enumerate(axes) if a not in ("layers", "experts", "embed")]
     if not BLOCK.match(path_name(path)) or "embed" not in axes or not rest:
         return None
     width = axes.index("embed")

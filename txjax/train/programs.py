@@ -137,6 +137,7 @@ def program_key(config: Config) -> str:
             train,
             seed=0,
             data_stream=0,
+            init_from=None,
             evaluate_every=None,
             evaluate_batch_size=None,
             checkpoint_every=None,

@@ -27,6 +27,7 @@ from txjax.train.state import State
 from txjax.train.step import StepMetrics
 from txjax.train.stop import Stop, graceful_stop
 from txjax.train.tracing import traced
+from txjax.train.warm_start import warm_start
 from txjax.train.watch import Watch
 
 
@@ -46,6 +47,8 @@ def train_run(
     quiet = quiet or jax.process_index() > 0
     with graceful_stop() as stop, layout.scope():
         programs.check()
+        if config.train.init_from is not None:  # refused before there is a folder
+            warm_start(config.train.init_from, programs.state.params)
         with (
             Run.open(workdir, config, fingerprint=batches.fingerprint, name=name) as run,
             Reporter(config.train.steps, quiet=quiet) as report,
@@ -95,13 +98,14 @@ def train_in(
     if latest == config.train.steps or patience.over:
         report.say("nothing is left to train")
         return Outcome(latest or 0, "finished" if latest == config.train.steps else "patience")
-    state = programs.initial_state() if latest is None else resume(run, latest, programs, batches)
+    state = begin(programs, report) if latest is None else resume(run, latest, programs, batches)
     with run.checkpoints(keep_last=config.train.keep_last) as writer, run.metrics(resume_step=latest) as metrics:
         watch = Watch(config, run, dataset, programs, writer, metrics, report, evaluated)
         take_step = compiled(programs, batches, watch)
         if latest is None:
             on_first(lambda: dataset.codec.save(run.tokenizer))
             watch.sample(0, state.params)
+            watch.probe(0, state.params)
         meter = Meter(
             programs.flops_per_token,
             config.log.peak_flops or peak_flops(),
@@ -117,6 +121,17 @@ def patience_of(run: Run, latest: int | None) -> Patience:
     rows = [row for row in run.rows() if row["step"] <= (latest or 0) and "val/loss" in row]
     patience.judge(float("nan") if row["val/loss"] is None else row["val/loss"] for row in rows)
     return patience
+
+
+def begin(programs: Programs, report: Reporter) -> State:
+    """The state of a new run."""
+    folder = programs.config.train.init_from
+    if folder is None:
+        return programs.initial_state()
+    start = warm_start(folder, programs.state.params)
+    for line in start.lines:
+        report.say(f"init       {line}")
+    return start.of(programs.initial_state())
 
 
 def resume(run: Run, step: int, programs: Programs, batches: TrainBatches) -> State:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
+
+from txjax.batch import Batch
 from txjax.config import Config
 from txjax.data.dataset import Dataset
+from txjax.data.pipeline import evaluation_batches
 from txjax.decode import Sampling, generate
+from txjax.probe import training
 from txjax.store import Run
 from txjax.store.checkpoints import CheckpointWriter
 from txjax.store.files import StoreError, reason, write_text
@@ -21,6 +28,8 @@ from txjax.train.meter import Interval
 from txjax.train.programs import Programs
 from txjax.train.progress import Reporter
 from txjax.train.state import State
+
+PROBED_TOKENS = 1024  # of the batch that probes are taken on: a captured attention weighs much
 
 
 @dataclass
@@ -38,6 +47,9 @@ class Watch:
     report: Reporter
     evaluated: Callable[[int, Evaluation], None] | None = None
     once: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        training.refuse_unknown(self.config.log.probes)
 
     def stepped(self, step: int) -> None:
         self.report.advance(step)
@@ -63,23 +75,51 @@ class Watch:
     def target_bytes(self) -> int:
         return self.dataset.validation.target_bytes(self.dataset.codec)
 
+    @cached_property
+    def source(self) -> list[int]:
+        """What the encoder reads for the samples."""
+        row = self.dataset.validation.gather(np.array([len(self.dataset.validation) // 2]))
+        return row["source"][0][row["source_segments"][0] > 0].tolist()
+
+    def probe(self, step: int, params: Any) -> None:
+        """The figures of log.probes."""
+        if self.config.log.probes:
+            self.report.doing("probing")
+            self.metrics.scalars(step, probed(self.programs, params, self.probed_batch))
+            self.report.doing("training")
+
+    @cached_property
+    def probed_batch(self) -> Batch:
+        """The same at every step, and in every run of the data."""
+        rows = max(1, PROBED_TOKENS // self.config.context)
+        devices = self.programs.layout.batch_devices
+        size = math.ceil(min(rows, len(self.dataset.validation)) / devices) * devices
+        mine, count = jax.process_index(), jax.process_count()
+        batches = evaluation_batches(self.dataset.validation, batch_size=size, process_index=mine, process_count=count)
+        return self.programs.to_devices(next(batches))
+
     def sample(self, step: int, params: Any) -> None:
-        """A text by the model as it is now, into TensorBoard and samples/STEP.txt; none where its ids spell no text."""
-        log, codec = self.config.log, self.dataset.codec
-        if log.sample_tokens == 0 or not codec.spells or self.config.model.encoder is not None:
+        """A text by the model as it is now, into TensorBoard and samples/STEP.txt; none where its ids spell no text.
+        Over an encoder it follows from a row of validation.
+        """
+        log, codec, model = self.config.log, self.dataset.codec, self.config.model
+        if log.sample_tokens == 0 or not codec.spells or not model.generates:
             return
         self.report.doing("sampling")
         ids = generate(
             self.programs.model,
             params,
             [codec.prompt(log.prompt).tolist()],
-            tokens=log.sample_tokens,
+            tokens=min(log.sample_tokens, model.context) if model.encoder else log.sample_tokens,
             sampling=Sampling(temperature=log.temperature, end=codec.separator, limit=codec.vocab_size),
             seeds=[self.config.train.seed],
             context=self.config.model.memory,
-            past_context="slide",
+            past_context="error" if model.encoder else "slide",
+            sources=[self.source] if model.encoder else None,
         )
         text = log.prompt + codec.decode(ids[0])
+        if model.encoder:
+            text = f"{codec.decode(self.source)} -> {text}"
         self.metrics.text(step, "sample", text)
         on_first(lambda: write_sample(self.run.samples / f"{step}.txt", text))
         self.report.doing("training")
@@ -95,6 +135,20 @@ class Watch:
             metric=None if evaluation is None else evaluation.loss,
             meta={"config": self.config.digest()},
         )
+
+
+def probed(programs: Programs, params: Any, batch: Batch) -> dict[str, float]:
+    """Each of log.probes in each layer, as metrics."""
+    names = programs.config.log.probes
+
+    def make() -> Any:
+        def measure(params: Any, batch: Batch, knobs: Any) -> dict[str, Any]:
+            return training.measure(names, programs.model, params, batch, knobs)
+
+        return jax.jit(measure, out_shardings=programs.layout.replicated())
+
+    measure = programs.once(("probes", names), make)
+    return training.figures(jax.device_get(measure(params, batch, programs.hyper.model)))
 
 
 def write_sample(path: Path, text: str) -> None:

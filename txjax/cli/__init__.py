@@ -14,6 +14,8 @@ COMMANDS = {
     "train": "train a model from a config file, or resume it",
     "eval": "loss of a run over its whole validation set",
     "generate": "let a run continue a text",
+    "look": "where a run looks while it reads a text, as a page",
+    "translate": "each line of a file through a run with an encoder, and BLEU",
     "ablate": "run a study: tune, train every arm over seeds, judge its predictions, report",
     "sweep": "train many points of one config: a grid, a sample, a search",
     "new": "write a study to edit",

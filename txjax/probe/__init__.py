@@ -5,9 +5,25 @@ What is captured is asked for by name (`Model.apply(capture=...)`), so that it c
 
 from txjax.probe.attention import Saturation, attention_maps, entropy, saturation, score_variance, scores
 from txjax.probe.gradients import gradient_by_distance, gradient_norms, weight_gradients
-from txjax.probe.layers import by_layer, captured
+from txjax.probe.heads import (
+    head_outputs,
+    importance,
+    induction_score,
+    knockout,
+    known_heads,
+    patched,
+    patching,
+    previous_token_score,
+    repeated_tokens,
+    with_heads,
+    without,
+)
+from txjax.probe.layers import by_layer, captured, sown
+from txjax.probe.lens import guesses, logit_lens
 
 __all__ = [
     "Saturation", "attention_maps", "by_layer", "captured", "entropy", "gradient_by_distance", "gradient_norms",
-    "saturation", "score_variance", "scores", "weight_gradients",
+    "guesses", "head_outputs", "importance", "induction_score", "knockout", "known_heads", "logit_lens", "patched",
+    "patching", "previous_token_score", "repeated_tokens", "saturation", "score_variance", "scores", "sown",
+    "weight_gradients", "with_heads", "without",
 ]  # fmt: skip

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 from jaxtyping import Array
+
+# self: a model's own layers, of a decoder or an encoder alone; cross: how they read the encoder; encoder: the layers of
+# the encoder under them
+Part = Literal["self", "cross", "encoder"]
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 def by_layer(tree: Mapping[str, Any]) -> list[Any]:
@@ -19,10 +24,24 @@ def by_layer(tree: Mapping[str, Any]) -> list[Any]:
     return first + [jax.tree.map(lambda leaf, i=i: leaf[i], block) for i in range(periods) for block in blocks]
 
 
-def captured(tree: Mapping[str, Any], name: str) -> list[Array]:
-    """What each layer sowed under a name, in order; layers that sowed none are left out."""
-    found = (_find(layer, name) for layer in by_layer(tree))
-    return [value for value in found if value is not None]
+def captured(tree: Mapping[str, Any], name: str, part: Part = "self") -> list[Array]:
+    """What each layer of a part sowed under a name, in order; layers that sowed none are left out."""
+    return [value for value in sown(tree, name, part) if value is not None]
+
+
+def sown(tree: Mapping[str, Any], name: str, part: Part = "self") -> list[Array | None]:
+    """What each layer of a part sowed under a name, in order, None for one that sowed none. A layer of which nothing
+    was captured is not in the tree, and not counted: capture `residual` too, which every layer has.
+
+    attention_weights is (B, N, T, S), for N = 1 where a recurrent decoder aligns; head_outputs (B, N, T, W), as they
+    are projected; residual (B, T, D), after the layer. Sublayers are sought in the block: `cross` in that of its name.
+    """
+    layers = by_layer(tree.get("encoder", {}) if part == "encoder" else tree)
+    return [_find(layer.get("cross") if part == "cross" else _without_cross(layer), name) for layer in layers]
+
+
+def _without_cross(layer: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: inner for name, inner in layer.items() if name != "cross"}
 
 
 def _numbered(tree: Mapping[str, Any], prefix: str) -> list[Any]:

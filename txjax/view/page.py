@@ -1,19 +1,25 @@
-"""A document as one HTML page that needs nothing beside it: style and figures inside, no script, no network."""
+"""A document as one HTML page that needs nothing beside it: style, figures and what moves inside, no network."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from txjax.view import document as doc
 
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # nothing is fetched, from anywhere
 SHELL = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <link rel="icon" href="data:,">
 <title>{title}</title>
 <style>
@@ -26,26 +32,56 @@ SHELL = """<!doctype html>
 <h1>{title}</h1>
 {opening}
 </header>
-{sections}
+{live}{sections}
 <footer>{foot}</footer>
 </main>
-</body>
+{script}</body>
 </html>
 """
 
 
-def page(document: doc.Document) -> str:
+@dataclass(frozen=True)
+class Live:
+    """What moves on a page, before its sections. name: of the element that the script fills, and of its style NAME.css.
+    scripts: files that are one script, in order, beside this one. data: what the script finds as JSON in the element
+    `data`.
+    """
+
+    name: str
+    scripts: tuple[str, ...]
+    data: Any
+
+
+def page(document: doc.Document, live: Live | None = None) -> str:
+    """A script runs only where there is something live: the page's policy names this one by its hash."""
+    parts = {"policy": POLICY, "live": "", "script": ""} if live is None else _alive(live)
     return SHELL.format(
         title=escape(document.title),
         kind=escape(document.kind),
-        style=Path(__file__).with_name("page.css").read_text(encoding="utf-8"),
+        style=_beside("page.css") + ("" if live is None else _beside(f"{live.name}.css")),
         opening=_blocks(document.opening),
+        **parts,
         sections="\n".join(
             f"<section>\n<h2>{escape(section.title)}</h2>\n{_blocks(section.blocks)}\n</section>"
             for section in document.sections
         ),
         foot=_text(document.foot),
     )
+
+
+def _alive(live: Live) -> dict[str, str]:
+    script = "\n" + "\n".join(map(_beside, live.scripts))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    data = json.dumps(live.data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return {
+        "policy": f"{POLICY}; script-src 'sha256-{digest}'",
+        "live": f'<div id="{live.name}"><noscript><p>This part needs JavaScript.</p></noscript></div>\n',
+        "script": f'<script id="data" type="application/json">{data}</script>\n<script>{script}</script>\n',
+    }
+
+
+def _beside(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _blocks(blocks: Sequence[doc.Block]) -> str:

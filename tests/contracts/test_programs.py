@@ -17,6 +17,7 @@ from variants import BASES, PATTERNS, VARIANTS, Variant
 
 from txjax.batch import Batch
 from txjax.config import Config, Mesh, Model, Optim, Train
+from txjax.models.costs import training_inputs
 from txjax.parallel import Layout, abstract_layout, make_layout
 from txjax.schema import ConfigError, field_types
 from txjax.train.optimizers import SGD
@@ -89,7 +90,7 @@ def test_the_train_step_lowers_for_tpu_on_a_mesh_of_no_devices(variant: Variant)
     zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
     rest = jax.tree.map(shaped, State(zero, None, optax.EmptyState(), key, zero, zero))
     state = replace(rest, params=jax.tree.map(shaped, model.shapes(), places))
-    batch = jax.tree.map(lambda leaf: shaped(leaf, layout.batch()), BATCH)
+    batch = jax.tree.map(lambda leaf: shaped(leaf, layout.batch()), training_inputs(model, *TOKENS.shape))
     with layout.scope():
         traced = jax.jit(make_train_step(model, config)).trace(state, batch, jax.tree.map(shaped, hyper(config, model)))
         text = traced.lower(lowering_platforms=("tpu",)).as_text()

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any, Literal, Union, get_args, get_origin
 
-from txjax.config import Attention, Layer, Model
+from txjax.config import Attention, Cross, Encoder, Layer, Model
+from txjax.nn.embeddings.patches import Patches
 from txjax.nn.feedforwards.dense import Dense
 from txjax.nn.heads.linear import LinearHead
 from txjax.nn.initialisations import Normal
@@ -77,7 +78,6 @@ UNVARIED = {
     **dict.fromkeys(("num_experts", "top_k", "top_groups"), "a size: tests/ops/test_moe.py"),
     **dict.fromkeys(("capacity_factor", "balance", "z_loss", "bias_speed"), "of training: tests/nn/test_mixture.py"),
     "chunk": "values do not depend on it: tests/ops",
-    "side": "a size: tests/nn/test_patches.py",
     "channels": "a size: tests/nn/test_patches.py",
     "outputs": "a size: tests/nn/test_heads.py",
     "types": "a size: tests/interop/test_families.py",
@@ -85,6 +85,8 @@ UNVARIED = {
     "buckets": "a size: tests/ops",
     "max_distance": "a number: tests/ops",
     "momentum": "means something in training alone: tests/nn",
+    "encoder": "tests/models/test_encoder_decoder.py",
+    "cross": "means something over an encoder alone: tests/models/test_encoder_decoder.py",
     **dict.fromkeys(("eps", "std", "embedding_std", "base", "factor", "original_context"), "a number: tests/ops"),
     **dict.fromkeys(("beta_fast", "beta_slow", "low_factor", "high_factor", "mscale"), "a number: tests/ops"),
 }
@@ -92,11 +94,11 @@ UNVARIED = {
 UNFIT = {
     **dict.fromkeys((f"mixer.position={kind}" for kind in ("learned", "relative")), "its table belongs to the model"),
     "mixer.position=sinusoidal": "it adds to the embedding, which is the model's",
-    **dict.fromkeys(("embedding=patches", "embedding=patches.class_token=True"), "of images, and not causal"),
 }
 # Paths whose values change how a model is drawn or computed, and not what it computes.
 SAME_FUNCTION = ("init", "dropout", "matmul_precision", "remat", "unroll")
 UNUSABLE = ("cudnn",)  # needs a GPU; tests/ops/test_attention.py holds it to its refusal
+APART: tuple[type[Section], ...] = (Encoder, Cross, Patches)  # read no ids, or not those of TOKENS: tests of their own
 
 Change = tuple[str, Any]  # a dotted path in Model, and a value
 
@@ -153,6 +155,8 @@ def options(hint: Any, number: float | None) -> Iterator[Any]:
     """The values that a type offers; of numbers, the one given. A kind that no base has comes with its own choices."""
     if is_family(hint):
         for member in hint.members().values():
+            if issubclass(member, APART):
+                continue
             yield member()
             own = [] if member in CHOSEN else alternatives(member(), "")
             yield from (put(member(), path, value) for path, value in own)
@@ -190,6 +194,8 @@ def patterns() -> Iterator[tuple[Change, ...]]:
     """
     yield ("num_layers", 3), ("first_layers", (Layer(),))
     for name, hint in field_types(Layer).items():
+        if name in UNVARIED:
+            continue
         family = next(arm for arm in get_args(hint) if is_family(arm))
         for member in family.members().values():
             numbers = {n: NUMBERS[n][1] for n in field_types(member) if n in NUMBERS}

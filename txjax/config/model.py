@@ -108,6 +108,11 @@ class Head(Kind, home="txjax.nn.heads"):
     tied: ClassVar[bool] = False
     generates: ClassVar[bool] = True
 
+    @property
+    def labelled(self) -> bool:
+        """Whether training reads batch.labels."""
+        return False
+
     def module(self, model: Model, name: str) -> Any:
         """The flax module of this head; called with (hidden (..., D), table (V, D) or None), it gives logits."""
         raise NotImplementedError

@@ -227,7 +227,8 @@ class Decoder:
 
     def inputs(self, rows: int, length: int) -> Batch:
         tokens = self.config.embedding.tokens(rows, length)
-        return Batch(tokens=tokens, source=None if self.config.encoder is None else tokens)
+        labels = jax.ShapeDtypeStruct((rows,), jnp.int32) if self.config.head.labelled else None
+        return Batch(tokens=tokens, source=None if self.config.encoder is None else tokens, labels=labels)
 
     def empty_cache(self, batch: int, cache_len: int, source_len: int = 0) -> Cache:
         """A cache of no tokens with room for cache_len in each of `batch` rows, and for source_len of the encoder's

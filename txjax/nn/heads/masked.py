@@ -38,6 +38,10 @@ class Masked(Head, kind="masked"):
     tied: ClassVar[bool] = True
     generates: ClassVar[bool] = False
 
+    @property
+    def labelled(self) -> bool:
+        return self.next_sentence == "on"
+
     def validate(self, model: Model) -> None:
         require(
             model.embedding.reads == "ids",

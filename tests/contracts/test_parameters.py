@@ -198,8 +198,8 @@ for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(sharded), strict=T
 
 @pytest.mark.slow
 def test_compiled_and_sharded_initialisation_gives_the_same_bits():
-    """In a process without the compiler flags of the tests: the older code generator rounds a draw times its std, plus its
-    mean, once or twice, as it likes.
+    """In a process without the compiler flags of the tests: the older code generator rounds a draw times its std, plus
+    its mean, once or twice, as it likes.
     """
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     ended = subprocess.run([sys.executable, "-c", ONE_AND_EIGHT_DEVICES], env=os.environ | flags, capture_output=True)

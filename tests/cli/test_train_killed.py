@@ -27,6 +27,7 @@ def resumed_from(out: str) -> int:
     return int(step)
 
 
+@pytest.mark.long
 @pytest.mark.bug("borisdayma/dalle-mini#71", "AI-Hypercomputer/maxdiffusion#484", "lanpa/tensorboardX#185")
 def test_a_run_killed_three_times_and_stopped_once_is_the_uninterrupted_run_bit_for_bit(tmp_path: Path):
     train = ("train", config_of(tmp_path), *EXACT, "--config.train.checkpoint_every=20")

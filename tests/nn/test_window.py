@@ -93,7 +93,7 @@ def test_prompts_without_padding_are_kept_alike():
         decoded(MODEL, marked, jnp.full(3, 10), 2),
         strict=True,
     ):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, rtol=1e-6)  # two programs: a last bit may be rounded another way
 
 
 @pytest.mark.bug("huggingface/transformers#39408", "AI-Hypercomputer/maxtext#4289", "T059")

@@ -14,7 +14,7 @@ from txjax.store import Run
 STEPS = 200
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_moves_between_meshes_and_learns_the_same(tmp_path: Path):
     """The first 20 steps are those of eight devices, four groups that each share the weights between two."""
     train = ("train", config_of(tmp_path), f"--config.train.steps={STEPS}", "--config.model.dropout=0.1")

@@ -39,7 +39,7 @@ def end_all(processes: list[subprocess.Popen[str]]) -> list[Ended]:
             process.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.bug("horovod/horovod#708", "ray-project/ray#59842")
 def test_two_processes_train_the_run_of_one_which_then_goes_on_alone(tmp_path: Path):
     """Both stop at one step when one of them is asked to. The 37 validation sequences make uneven shares."""

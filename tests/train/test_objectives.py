@@ -95,6 +95,7 @@ OVER_ENCODER = {"encoder": Encoder(num_layers=1)}
         pytest.param(Denoising(), OVER_ENCODER, id="denoising"),
     ],
 )
+@pytest.mark.long
 def test_an_objective_learns_more_than_frequencies(text: str, objective: Objective, model: dict[str, Any]):
     data, evaluation = trained(config(Text(text), objective, **model))
     assert evaluation.loss < data.trivial_loss() - 0.2

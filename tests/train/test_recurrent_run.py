@@ -32,7 +32,7 @@ def unigram_entropy(text: bytes) -> float:
     return float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_lstm_learns_more_than_frequencies_and_goes_on_where_it_stopped(tmp_path: Path):
     (tmp_path / "lstm.py").write_text(CONFIG)
     command = ["train", f"--config={tmp_path / 'lstm.py'}", f"--workdir={tmp_path / 'run'}"]

@@ -39,7 +39,8 @@ def test_every_figure_is_drawn(browser: Any, pages: dict[str, Path], width: int)
         " return [figure.id, box.width, box.height, figure.querySelectorAll('svg text').length] })"
     )
     assert {figure[0] for figure in figures} == {
-        "forest", "seeds", "difference", "difference1", "difference2", "levels", "rates", "costs"
+        "forest", "seeds", "difference", "difference1", "difference2", "levels", "rates", "costs",
+        "probes", "probes1",
     }  # fmt: skip
     for name, wide, high, texts in figures:
         assert wide >= 300 and high >= 60 and texts >= 2, name

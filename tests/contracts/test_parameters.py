@@ -98,7 +98,8 @@ def closed_form(model: Model) -> int:
     )
     table = {"learned": model.context * D, "sinusoidal": 0, "rope": 0, "alibi": 0, "none": 0}[model.position.kind]
     last_norm = 0 if model.norm_placement == "post" else norm(D)
-    return V * D + table + sum(layers) + last_norm + head(model.head)
+    first_norm = norm(D) if model.embedding_norm else 0
+    return V * D + table + first_norm + sum(layers) + last_norm + head(model.head)
 
 
 @every_variant

@@ -85,6 +85,8 @@ UNVARIED = {
     "buckets": "a size: tests/ops",
     "max_distance": "a number: tests/ops",
     "momentum": "means something in training alone: tests/nn",
+    "mixture.activation": "each is tried in a dense feed-forward; of experts: tests/ops/test_moe.py",
+    "masked.activation": "each is tried in a feed-forward: tests/nn/test_heads.py",
     "encoder": "tests/models/test_encoder_decoder.py",
     "cross": "means something over an encoder alone: tests/models/test_encoder_decoder.py",
     **dict.fromkeys(("eps", "std", "embedding_std", "base", "factor", "original_context"), "a number: tests/ops"),
@@ -173,14 +175,18 @@ def options(hint: Any, number: float | None) -> Iterator[Any]:
         yield hint(number)
 
 
+def unvaried(section: Section | type[Section], name: str) -> bool:
+    return name in UNVARIED or f"{getattr(section, 'kind', '')}.{name}" in UNVARIED
+
+
 def alternatives(section: Section, base: str) -> Iterator[Change]:
-    """Every change of one field of a section, at any depth. Of mixers and feed-forwards the other base has its
-    own alone: patterns try each of them again.
+    """Every change of one field of a section, at any depth. Of mixers, feed-forwards and heads the other base has its
+    own alone: patterns try each of the first two again.
     """
     for name, hint in field_types(type(section)).items():
         current = getattr(section, name)
         around, number = NUMBERS.get(name, (None, None))
-        skipped = name in UNVARIED or (name in ("mixer", "feedforward") and base == "llama")
+        skipped = unvaried(section, name) or (name in ("mixer", "feedforward", "head") and base == "llama")
         for value in () if skipped else options(hint, number if around == base else None):
             if value != current and (type(value) is not type(current) or not isinstance(value, Kind)):
                 yield name, value

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from txjax.config import Config, Data
-from txjax.config.flags import load
 from txjax.data import dataset
 from txjax.data.sources.digits import Digits, patches_of, read
 from txjax.models import presets
@@ -81,20 +83,19 @@ def test_what_does_not_fit_is_refused_with_the_fix(change, message: str):
 
 @pytest.mark.long
 def test_a_small_vit_reads_them(tmp_path: Path):
+    """The recipe as its user runs it, on one device: eight that share two cores wait for one another."""
     pytest.importorskip("sklearn")
-    from txjax.train.run import train_run
-
-    recipe = load(str(PROJECT / "configs" / "vit_digits.py"))
-    data = dataset.load(recipe)
-    outcome, folder = train_run(recipe, data, str(tmp_path / "run"), name="vit", quiet=True)
-    assert outcome.reason == "finished"
-
-    from txjax import api
-    from txjax.train.evaluate import batches_of, evaluate
-    from txjax.train.step import make_evaluation_step
-
-    loaded = api.load(folder)
-    step = make_evaluation_step(loaded.model, loaded.config)
-    result = evaluate(step, loaded.params, batches_of(data.split("test"), loaded.config, 1), loaded.model.knobs())
-    assert result.tokens == 360
-    assert result.accuracy >= 0.95
+    run = f"--workdir={tmp_path / 'run'}"
+    for command in (["train", "--config=configs/vit_digits.py", run], ["eval", run, "--split=test"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "txjax", *command],
+            cwd=PROJECT,
+            env=os.environ | {"XLA_FLAGS": ""},
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
+        assert done.returncode == 0, done.stderr
+    found = dict(line.split() for line in done.stdout.splitlines() if line.startswith("test/"))
+    assert found["test/tokens"] == "360"
+    assert float(found["test/accuracy"]) >= 0.95

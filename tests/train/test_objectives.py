@@ -52,11 +52,13 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def config(source: Source, objective: Objective | None = None, *, context: int = 32, **model: Any) -> Config:
+def config(
+    source: Source, objective: Objective | None = None, *, context: int = 32, held_out: int = 48, **model: Any
+) -> Config:
     fields = {"width": 32, "num_layers": 1, "context": context, "attention": Attention(num_heads=2), "remat": "none"}
     return Config(
         model=Model(**fields | {"position": Rope(), "init": Normal(std=0.1)} | model),
-        data=Data(source=source, held_out=48, objective=objective or Causal()),
+        data=Data(source=source, held_out=held_out, objective=objective or Causal()),
         optim=Optim(learning_rate=1e-2, schedule=Cosine(warmup=20)),
         train=Train(steps=200, batch_size=16),
     )
@@ -97,9 +99,11 @@ OVER_ENCODER = {"encoder": Encoder(num_layers=1)}
 )
 @pytest.mark.long
 def test_an_objective_learns_more_than_frequencies(text: str, objective: Objective, model: dict[str, Any]):
-    data, evaluation = trained(config(Text(text), objective, **model))
-    assert evaluation.loss < data.trivial_loss() - 0.2
-    assert evaluation.tokens == (data.validation.gather(np.arange(48))["weights"] > 0).sum()
+    data, evaluation = trained(config(Text(text), objective, held_out=400, **model))
+    rows = np.arange(len(data.validation))
+    assert evaluation.tokens == (data.validation.gather(rows)["weights"] > 0).sum() > 1200
+    # a mean over so many tokens is right to about 0.03 nats; the text is another with each version of Python
+    assert evaluation.loss < data.trivial_loss() - 0.1
 
 
 def test_tokens_are_tagged_better_than_by_frequency():

@@ -43,7 +43,7 @@ def get_config():
             dropout_sites=("embedding", "residual"),
             init=FanIn(),
         ),
-        data=Data(source=Pairs(name="multi30k/bpe10k", source="en", target="de"), tokenizer=Words()),
+        data=Data(source=Pairs(name="multi30k/bpe10k", source="en", target="de"), tokenizer=Words(), context=256),
         optim=Optim(
             learning_rate=5e-3,
             optimizer=AdamW(betas=(0.9, 0.98)),
@@ -53,9 +53,10 @@ def get_config():
         ),
         train=Train(
             steps=8000,
-            batch_size=128,
+            batch_size=32,  # times 256: batches of short pairs are multiples of 32 rows
             label_smoothing=0.1,
             evaluate_every=500,
+            evaluate_batch_size=128,
             checkpoint_every=100,
             keep_last=10,
         ),

@@ -15,7 +15,7 @@ import pytest
 
 from txjax.config import Config, Data, Encoder, Model, Train
 from txjax.data import dataset
-from txjax.data.buckets import BucketOrder, widths_of
+from txjax.data.buckets import BucketOrder, Buckets, widths_of
 from txjax.data.pipeline import TrainBatches, evaluation_batches
 from txjax.data.sources.pairs import Pairs
 from txjax.data.tokenizers.words import Words, WordsCodec
@@ -74,6 +74,14 @@ def test_a_batch_holds_rows_of_one_width_and_as_many_as_fit(folder: Path):
         assert rows == 8 * 8 // width
         longest = max((batch.segments > 0).sum(1).max(), (batch.source_segments > 0).sum(1).max())
         assert width - 4 < longest <= width
+
+
+def test_what_divides_a_batch_divides_those_of_all_widths():
+    """Of any width: a device that gets no whole share of a batch stops the run, at the first batch of that width."""
+    buckets = Buckets((np.arange(3),) * 5, (4, 12, 20, 52, 64))
+    for batch_size in (6, 8, 32):
+        sizes = buckets.batch_sizes(batch_size, 64)
+        assert sizes == [batch_size * times for times in (16, 5, 3, 1, 1)]
 
 
 def test_no_pair_is_left_out_of_an_epoch_and_resuming_goes_on_with_the_next_batch():

@@ -37,9 +37,12 @@ class Buckets(NamedTuple):
     rows: tuple[np.ndarray, ...]
     widths: tuple[int, ...]
 
-    def batch_sizes(self, positions: int, multiple: int) -> list[int]:
-        """Rows of a batch of each bucket: as many as fit into so many positions, a multiple of `multiple`."""
-        return [max(positions // width // multiple, 1) * multiple for width in self.widths]
+    def batch_sizes(self, batch_size: int, context: int) -> list[int]:
+        """Rows of a batch of each bucket: as many times batch_size as fit into batch_size x context positions, so that
+        what divides a batch (devices, processes, accumulation) divides these too, and a run on other devices has the
+        same batches.
+        """
+        return [batch_size * max(context // width, 1) for width in self.widths]
 
 
 class BucketOrder:

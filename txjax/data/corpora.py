@@ -130,7 +130,7 @@ _ALL = (
         source="multi30k/dataset",
         licence="research and education only",
         files=_files(
-            f"{_RAW}/multi30k/dataset/a3d2e0d/data/task1/raw",
+            f"{_RAW}/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw",
             ("train.en.gz", 568_929, "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),
             ("train.de.gz", 637_044, "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"),
             ("val.en.gz", 21_650, "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28"),
@@ -155,7 +155,7 @@ _ALL = (
         name="tatoeba_en_zh",
         what="21,116 short sentences, English (column 0) and Chinese (column 1)",
         source="tatoeba.org",
-        licence="CC BY 2.0 FR",
+        licence="CC BY",
         files=_files(
             None,
             ("cmn.txt", 1_315_138, "f81798986021a75cbbcdd7521e627d87031e1b74e5601cfb3604cf1637ac62dd"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,11 +16,9 @@ import grain
 import numpy as np
 
 from txjax.batch import Batch
-from txjax.data.buckets import BucketOrder
+from txjax.data.buckets import ENDLESS, BucketOrder
 from txjax.data.dataset import Examples
 from txjax.schema import require
-
-ENDLESS = 1 << 40  # batches of a training run, for grain, which wants a length
 
 
 class TrainBatches:
@@ -96,9 +93,6 @@ def fingerprint(examples: Examples, *, batch_size: int, seed: int, shuffle: bool
     return digest.hexdigest()[:16]
 
 
-ROWS = 8  # a batch of a bucket has a multiple of batch_size / ROWS rows, which devices divide as they do batch_size
-
-
 def _order(examples: Examples, batch_size: int, seed: int, shuffle: bool) -> Any:
     if examples.buckets is None:
         shuffle = shuffle and not examples.endless
@@ -107,7 +101,7 @@ def _order(examples: Examples, batch_size: int, seed: int, shuffle: bool) -> Any
     def permutation(stream: int, epoch: int, length: int) -> np.ndarray:
         return _permutation([seed & (1 << 64) - 1, stream, epoch], length) if shuffle else np.arange(length)
 
-    sizes = examples.buckets.batch_sizes(batch_size * examples.context, batch_size // math.gcd(batch_size, ROWS))
+    sizes = examples.buckets.batch_sizes(batch_size, examples.context)
     return BucketOrder(examples.buckets.rows, sizes, permutation)
 
 

@@ -75,10 +75,6 @@ class Table:
     def of_arm(self, levels: Mapping[str, Level]) -> Table:
         return self.where(lambda row: arm_key(row.levels) == arm_key(levels))
 
-    def by_seed(self, value: Callable[[Row], float]) -> dict[int, Seed]:
-        """What a contrast reads, for each seed."""
-        return {seed: Seed([(row.levels, value(row)) for row in self.rows if row.seed == seed]) for seed in self.seeds}
-
     def to_json(self) -> str:
         """One row a line, so that a committed table can be compared by line; values that are not finite are null."""
         return "[\n" + ",\n".join(json.dumps(_plain(dataclasses.asdict(row))) for row in self.rows) + "\n]\n"

@@ -42,8 +42,9 @@ class Pairs(Source, kind="pairs"):
     buckets: lengths that rows are padded to, made from the training pairs; each is a program of its own.
 
     A pair is encode(source) + end for the encoder; the decoder reads end + encode(target) and predicts encode(target) +
-    end. A batch holds pairs of about one length, as many as fit into train.batch_size x data.context positions: more of
-    short ones. Pairs longer than data.context on a side are left out of training, and cut outside of it.
+    end. A batch holds pairs of about one length, as many as fit into train.batch_size x data.context positions, and a
+    multiple of train.batch_size: more of short ones. Pairs longer than data.context on a side are left out of training,
+    and cut outside of it.
     """
 
     name: str = ""

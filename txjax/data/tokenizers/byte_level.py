@@ -26,7 +26,6 @@ def _alphabet() -> dict[str, int]:
 
 
 BYTE_OF = _alphabet()
-CHARACTER_OF = {byte: character for character, byte in BYTE_OF.items()}
 PIECE = 1 << 16  # characters that the engine sees at once: its memory goes with the length of a text
 
 # After a line's end between two visible characters GPT-2's pattern always begins a new word.

@@ -12,7 +12,6 @@ how to cut it; byte-pair pieces of the reference (anst@@ arr@@ t) are joined. Fi
 from __future__ import annotations
 
 import argparse
-import gzip
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,19 +28,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--average", type=int, default=1, metavar="N", help="the mean of the last N checkpoints up to it"
     )
     parser.add_argument("--from", dest="source", required=True, metavar="FILE|-", help="what to translate")
-    parser.add_argument("--beam", type=int, default=5, metavar="K", help="texts that are open at once")
-    parser.add_argument("--length_penalty", type=float, default=1.0, metavar="A", help="larger: longer; 0: none")
-    parser.add_argument("--penalty", choices=("fairseq", "wu"), default="fairseq", help="its form, above")
-    parser.add_argument(
+    search = parser.add_argument_group("search", argument_default=argparse.SUPPRESS)  # api.translate has the defaults
+    search.add_argument("--beam", type=int, metavar="K", help="texts that are open at once")
+    search.add_argument("--length_penalty", type=float, metavar="A", help="larger: longer; 0: none")
+    search.add_argument("--penalty", choices=("fairseq", "wu"), help="its form, above")
+    search.add_argument(
         "--stop",
         choices=("certain", "full"),
-        default="certain",
         help="once no open text can win, or once K have ended, as in fairseq",
     )
-    parser.add_argument("--ratio", type=float, default=1.0, metavar="R", help="at most R x source + EXTRA tokens")
-    parser.add_argument("--extra", type=int, default=50, metavar="EXTRA")
-    parser.add_argument("--longest", type=int, metavar="N", help="and never more than N")
-    parser.add_argument("--batch_size", type=int, default=64, metavar="N", help="lines at once")
+    search.add_argument("--ratio", type=float, metavar="R", help="at most R x source + EXTRA tokens")
+    search.add_argument("--extra", type=int, metavar="EXTRA")
+    search.add_argument("--longest", type=int, metavar="N", help="and never more than N")
+    search.add_argument("--batch_size", type=int, metavar="N", help="lines at once")
     parser.add_argument("--reference", metavar="FILE", help="a translation of each line, to compute BLEU")
     parser.add_argument("--tokenize", choices=("none", "13a", "char", "zh"), default="none", help="of BLEU")
 
@@ -58,7 +57,7 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if options.reference is not None:  # what is wrong with it is said before the translation, not after it
         score = bleu_against(read_lines(options.reference), len(lines), options.tokenize)
     loaded = api.load(options.workdir, which(options.step), average=options.average)
-    how = {name: getattr(options, name) for name in SEARCH}
+    how = {name: getattr(options, name) for name in SEARCH if hasattr(options, name)}
     with progress(len(lines)) as advance:
         texts = api.translate(loaded, lines, advance=advance, **how)
     for text in texts:
@@ -70,20 +69,10 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def read_lines(name: str) -> list[str]:
-    """The lines of a file, or with - of standard input. Only a line feed ends one: a text may hold what Unicode calls
-    an end of line too.
-    """
-    from txjax.schema import ConfigError
+    """The lines of a file, or with - of standard input."""
+    from txjax.data.reading import file_text, lines_of
 
-    try:
-        if name == "-":
-            text = sys.stdin.read()
-        else:
-            data = Path(name).read_bytes()
-            text = (gzip.decompress(data) if name.endswith(".gz") else data).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{name} cannot be read as UTF-8 text: {error}") from None
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    return lines_of(sys.stdin.read() if name == "-" else file_text(Path(name)))
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from txjax.schema import Kind, Section, require
 
@@ -16,9 +16,18 @@ Split = Literal["train", "validation", "test"]
 
 
 class Source(Kind, home="txjax.data.sources"):
-    """Where examples come from. A bare word that is no kind's name is the name of a corpus that a kind knows, or a text
+    """Where examples come from. unused: fields of the data section that it does not follow, and `whose` why.
+
+    A bare word that is no kind's name is the name of a corpus that a kind knows, or a text
     source: a corpus, file or folder.
     """
+
+    unused: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def whose(self) -> str:
+        """What it has of its own, where something is not used."""
+        return "whose rows are its own"
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
@@ -40,6 +49,16 @@ class Source(Kind, home="txjax.data.sources"):
 
     def validate(self, data: Data) -> None:
         """Refuse settings of the section that this source cannot follow: raise ConfigError."""
+        if not self.unused:
+            return
+        plain = Data(context=self.context if data.context == self.context else None)
+        for name in self.unused:
+            value = getattr(data, name)
+            require(
+                value == getattr(plain, name),
+                f"{name}={getattr(value, 'kind', value)} is not used where source={self.kind}, {self.whose}: leave "
+                f"{name} out",
+            )
 
     def judge(self, config: Config, codec: Any) -> None:
         """Refuse a model that cannot learn from this source as this codec reads it: raise ConfigError."""

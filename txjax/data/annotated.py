@@ -17,7 +17,6 @@ from txjax.data.sequences import entropy
 from txjax.schema import ConfigError, nearest, require
 
 T = TypeVar("T")
-UNUSED = ("chunking", "objective")  # of data, by sources of such texts
 
 
 class Annotated:
@@ -95,15 +94,6 @@ class Annotated:
         runs = groupby(zip(self.targets[start:stop].tolist(), tokens.tolist(), strict=True), key=lambda pair: pair[0])
         spelt = ((tag, codec.decode(token for _, token in run)) for tag, run in runs)
         return [" ".join(f"{self.classes[tag]}:{text!r}" if tag >= 0 else repr(text) for tag, text in spelt)]
-
-
-def refuse_unused(data: Data, kind: str) -> None:
-    for name in UNUSED:
-        value = getattr(data, name)
-        require(
-            value == getattr(Data(), name),
-            f"{name}={value.kind} is not used where source={kind}, whose rows are its own: leave {name} out",
-        )
 
 
 def require_outputs(model: Model, classes: Sequence[str], *, one_a_row: bool) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from txjax.config.data import Split
 from txjax.data import corpora
+from txjax.data.reading import file_text
 from txjax.schema import ConfigError, nearest
 
 SUFFIXES = (".tsv", ".csv", ".jsonl")
@@ -98,12 +99,8 @@ def read(path: Path, text: str, label: str) -> list[Example]:
     """The examples of a .tsv or .csv file, whose first line names its columns, or of a .jsonl file; text and label are
     the names of columns or fields. ConfigError with file and line for what is not so.
     """
-    try:
-        content = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read as UTF-8 text: {error}") from None
     found = []
-    for place, record in _records(path, content):
+    for place, record in _records(path, file_text(path)):
         for name in (text, label):
             if name not in record or record[name] is None:
                 field = "text" if name == text else "label"

@@ -77,6 +77,23 @@ class Drawn(Objective):
         return DrawnExamples(self, rows, codec, split, context)
 
 
+class Rewriting(Drawn):
+    """An objective of a decoder over an encoder: the one reads a text with something amiss, the other writes."""
+
+    def validate(self, model: Model) -> None:
+        require(
+            model.encoder is not None and model.causal,
+            f"data.objective={self.kind} needs a decoder over an encoder: set model.encoder.num_layers and "
+            "model.causal=True",
+        )
+
+    def judge(self, rows: Sequences) -> None:
+        require_whole_rows(self, rows)
+
+    def fields(self, rows: Sequences) -> tuple[str, ...]:
+        return ("tokens", "targets", "weights", "segments", "source", "source_segments")
+
+
 @dataclass(frozen=True)
 class DrawnExamples:
     """A split under an objective that draws: Examples, see txjax.data.dataset. seed: of the run, in training alone."""
@@ -156,14 +173,6 @@ def require_writer(objective: Objective, model: Model) -> None:
         model.causal,
         f"data.objective={objective.kind} with model.causal=False would let each token see the one that it has to "
         "predict: set model.causal=True, or data.objective=masked",
-    )
-
-
-def require_encoder_decoder(objective: Objective, model: Model) -> None:
-    require(
-        model.encoder is not None and model.causal,
-        f"data.objective={objective.kind} needs a decoder over an encoder: set model.encoder.num_layers and "
-        "model.causal=True",
     )
 
 

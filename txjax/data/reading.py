@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,20 @@ def read(path: Path, field: str) -> Iterator[str]:
             yield text
         else:
             yield from _lines(file, text, field)
+
+
+def file_text(path: Path) -> str:
+    """The text of a table, or of a sentence a line, without a byte order mark; of a .gz file, of what is packed."""
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as UTF-8 text: {error}") from None
+
+
+def lines_of(text: str) -> list[str]:
+    """Its lines. Only a line feed ends one: a text may hold what Unicode calls an end of line too."""
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def own_splits(path: Path) -> dict[Split, Path]:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, get_args
 
 import numpy as np
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from txjax.config.root import Config
 
 ENDLESS = 1 << 40  # training examples, to any practical end
-# Fields of data that a task does not use.
-UNUSED = ("tokenizer", "chunking", "objective", "context", "validation", "test", "held_out", "shuffle")
 
 
 class Arrays(NamedTuple):
@@ -43,6 +41,12 @@ class Task(Source):
     """
 
     held_out: int = 1000
+
+    unused: ClassVar = ("tokenizer", "chunking", "objective", "context", "validation", "test", "held_out", "shuffle")
+
+    @property
+    def whose(self) -> str:
+        return f"a task with tokens, length ({self.context}) and splits of its own"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,16 +69,6 @@ class Task(Source):
 
     def check(self) -> None:
         require(self.held_out > 0, f"held_out must be at least 1, got {self.held_out}")
-
-    def validate(self, data: Data) -> None:
-        plain = Data(context=self.context if data.context == self.context else None)
-        for name in UNUSED:
-            value = getattr(data, name)
-            require(
-                value == getattr(plain, name),
-                f"{name}={getattr(value, 'kind', value)} is not used where source={self.kind}, a task with tokens, "
-                f"length ({self.context}) and splits of its own: leave {name} out",
-            )
 
     def codec(self, data: Data) -> Symbols:
         return Symbols(self.names)

@@ -9,17 +9,15 @@ from typing import Literal
 
 import numpy as np
 
-from txjax.config.model import Model
 from txjax.data.chunking.sentence import ENDS, unit_ends
-from txjax.data.objective import Arrays, Drawn, Rows, before, require_encoder_decoder, require_whole_rows, smallest
-from txjax.data.sequences import Sequences
+from txjax.data.objective import Arrays, Rewriting, Rows, before, smallest
 from txjax.schema import require
 
 LONGEST = 64  # of a span that is drawn
 
 
 @dataclass(frozen=True)
-class Denoising(Drawn, kind="denoising"):
+class Denoising(Rewriting, kind="denoising"):
     """The encoder reads the text with noise, then the end; the decoder writes the text as it was, then the end, and
     begins with the end. Lewis et al. 2020, section 2.2.
 
@@ -48,15 +46,6 @@ class Denoising(Drawn, kind="denoising"):
     def room(self, context: int) -> int:
         require(context > 2, f"data.objective={self.kind} needs data.context=3 at least, got {context}")
         return context - 1
-
-    def validate(self, model: Model) -> None:
-        require_encoder_decoder(self, model)
-
-    def judge(self, rows: Sequences) -> None:
-        require_whole_rows(self, rows)
-
-    def fields(self, rows: Sequences) -> tuple[str, ...]:
-        return ("tokens", "targets", "weights", "segments", "source", "source_segments")
 
     def make(self, rows: Rows) -> Arrays:
         text, segments = rows.read("tokens", "segments")

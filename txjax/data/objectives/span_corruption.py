@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from txjax.config.model import Model
 from txjax.data.draws import Draws
-from txjax.data.objective import Arrays, Drawn, Rows, before, require_encoder_decoder, require_whole_rows, smallest
-from txjax.data.sequences import Sequences
+from txjax.data.objective import Arrays, Rewriting, Rows, before, smallest
 from txjax.schema import require
 
 
 @dataclass(frozen=True)
-class SpanCorruption(Drawn, kind="span_corruption"):
+class SpanCorruption(Rewriting, kind="span_corruption"):
     """The encoder reads the text with each of some spans replaced by a sentinel of its own, then the end; the decoder
     writes sentinel0, the first span, sentinel1, the second, ..., the end, and begins with pad. Raffel et al. 2020,
     section 3.1.4, and the authors' code: text and spans alternate, text first; n tokens have m = round(density n) in
@@ -67,15 +65,6 @@ class SpanCorruption(Drawn, kind="span_corruption"):
             f"{length} tokens: set it to {needed}",
         )
         return length
-
-    def validate(self, model: Model) -> None:
-        require_encoder_decoder(self, model)
-
-    def judge(self, rows: Sequences) -> None:
-        require_whole_rows(self, rows)
-
-    def fields(self, rows: Sequences) -> tuple[str, ...]:
-        return ("tokens", "targets", "weights", "segments", "source", "source_segments")
 
     def make(self, rows: Rows) -> Arrays:
         text, segments = rows.read("tokens", "segments")

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 
 from txjax.config.data import Data, Source, Split
-from txjax.data.annotated import Annotated, classes_of, refuse_unused, require_outputs, splits, thinned
+from txjax.data.annotated import Annotated, classes_of, require_outputs, splits, thinned
 from txjax.data.codec import Codec
 from txjax.data.dataset import Dataset
 from txjax.data.labels import NAMED, SUFFIXES, Example, published, read
@@ -40,12 +40,11 @@ class Labelled(Source, kind="labelled"):
     label: str = "label"
     ends: Literal["cls_sep", "none"] = "cls_sep"
 
+    unused: ClassVar = ("chunking", "objective")
+
     @classmethod
     def named(cls) -> Iterable[str]:
         return NAMED
-
-    def validate(self, data: Data) -> None:
-        refuse_unused(data, self.kind)
 
     def judge(self, config: Config, codec: Codec) -> None:
         require_outputs(config.model, codec.classes, one_a_row=True)

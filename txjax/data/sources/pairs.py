@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, get_args
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from txjax.data import corpora
 from txjax.data.buckets import Buckets, widths_of
 from txjax.data.codec import Codec
 from txjax.data.dataset import Dataset
+from txjax.data.reading import file_text, lines_of
 from txjax.data.sequences import DTYPES
 from txjax.schema import ConfigError, nearest, require
 
@@ -31,7 +31,6 @@ NAMES: dict[Split, tuple[str, ...]] = {
     "validation": ("validation", "valid", "val", "dev"),
     "test": ("test",),
 }
-UNUSED = ("chunking", "objective")  # of data, by pairs
 
 
 @dataclass(frozen=True)
@@ -52,17 +51,10 @@ class Pairs(Source, kind="pairs"):
     target: str = "de"
     buckets: int = 6
 
+    unused: ClassVar = ("chunking", "objective")
+
     def check(self) -> None:
         require(self.buckets > 0, f"buckets must be at least 1, got {self.buckets}")
-
-    def validate(self, data: Data) -> None:
-        for name in UNUSED:
-            value, plain = getattr(data, name), getattr(Data(), name)
-            require(
-                value == plain,
-                f"{name}={getattr(value, 'kind', value)} is not used where source=pairs, whose rows are pairs: leave "
-                f"{name} out",
-            )
 
     def codec(self, data: Data) -> Codec:
         return self._codec(data, self.texts("train", data))
@@ -141,7 +133,7 @@ class Pairs(Source, kind="pairs"):
         return []
 
     def _of_table(self, path: Path) -> Iterator[Pair]:
-        for number, line in enumerate(_lines(path), 1):
+        for number, line in enumerate(lines_of(file_text(path)), 1):
             columns = line.split("\t")
             try:
                 yield columns[int(self.source)].strip(), columns[int(self.target)].strip()
@@ -152,17 +144,8 @@ class Pairs(Source, kind="pairs"):
                 ) from None
 
 
-def _lines(path: Path) -> list[str]:
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read as UTF-8 text: {error}") from None
-    return text.removesuffix("\n").split("\n") if text else []  # splitlines() would also cut at U+2028 and its like
-
-
 def _side_by_side(source: Path, target: Path) -> Iterator[Pair]:
-    one, other = _lines(source), _lines(target)
+    one, other = lines_of(file_text(source)), lines_of(file_text(target))
     if len(one) != len(other):
         raise ConfigError(
             f"{source} has {len(one)} lines and {target} has {len(other)}: a line is a pair, make them even"

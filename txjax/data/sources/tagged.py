@@ -6,16 +6,17 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 
 from txjax.config.data import Data, Source, Split
 from txjax.data import interpreter, python_tokens
-from txjax.data.annotated import Annotated, classes_of, refuse_unused, require_outputs, splits, thinned
+from txjax.data.annotated import Annotated, classes_of, require_outputs, splits, thinned
 from txjax.data.codec import Codec
 from txjax.data.dataset import Dataset
 from txjax.data.python_tokens import Tagged as Text
+from txjax.data.reading import file_text
 from txjax.schema import ConfigError, nearest, require
 
 if TYPE_CHECKING:
@@ -43,12 +44,11 @@ class Tagged(Source, kind="tagged"):
 
     name: str = PYTHON
 
+    unused: ClassVar = ("chunking", "objective")
+
     @classmethod
     def named(cls) -> Iterable[str]:
         return (PYTHON,)
-
-    def validate(self, data: Data) -> None:
-        refuse_unused(data, self.kind)
 
     def judge(self, config: Config, codec: Codec) -> None:
         require_outputs(config.model, codec.classes, one_a_row=False)
@@ -137,11 +137,7 @@ def token_tags(text: Text, tokens: np.ndarray, codec: Codec, split: Split) -> np
 def read(file: Path) -> list[Text]:
     """The sentences of a file of words and tags; ConfigError with file and line for one without a tag."""
     sentences: list[list[tuple[str, str]]] = [[]]
-    try:
-        lines = file.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read as UTF-8 text: {error}") from None
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(file_text(file).split("\n"), 1):
         columns = line.split()
         if not columns:
             sentences.append([])

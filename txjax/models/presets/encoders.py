@@ -1,0 +1,73 @@
+"""Encoders: BERT, RoBERTa, ViT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from txjax.config import Attention, Model
+from txjax.nn.embeddings.patches import Patches
+from txjax.nn.embeddings.tokens import Tokens
+from txjax.nn.feedforwards.dense import Dense
+from txjax.nn.heads.classes import Classes
+from txjax.nn.heads.masked import Masked
+from txjax.nn.initialisations import Normal
+from txjax.ops.norms import LayerNorm
+from txjax.ops.positions import Learned
+
+
+def bert(width: int = 768, num_layers: int = 12, num_heads: int = 12, *, context: int = 512, **more: Any) -> Model:
+    """BERT: a post-norm encoder, learned positions, two token types, a norm on their sum, GELU, and the heads that it
+    is trained with. Devlin et al. 2019.
+    """
+    fields: dict[str, Any] = {
+        "causal": False,
+        "embedding": Tokens(types=2),
+        "embedding_norm": True,
+        "attention": Attention(num_heads=num_heads),
+        "feedforward": Dense(hidden=4 * width, activation="gelu"),
+        "norm": LayerNorm(eps=1e-12),
+        "norm_placement": "post",
+        "head": Masked(next_sentence="on"),
+        "dropout_sites": ("embedding", "attention", "residual", "head"),
+        "init": Normal(scale_residual=False),
+    }
+    return Model(width=width, num_layers=num_layers, context=context, **fields | more)
+
+
+def roberta(width: int = 768, num_layers: int = 12, num_heads: int = 12, **more: Any) -> Model:
+    """RoBERTa: BERT without a next sentence and with one token type. Liu et al. 2019."""
+    fields: dict[str, Any] = {
+        "embedding": Tokens(types=1),
+        "norm": LayerNorm(),
+        "position": Learned(offset=2),
+        "head": Masked(),
+    }
+    return bert(width, num_layers, num_heads, **fields | more)
+
+
+def vit(
+    width: int = 768,
+    num_layers: int = 12,
+    num_heads: int = 12,
+    *,
+    patches: int = 196,
+    side: int = 16,
+    channels: int = 3,
+    classes: int = 1000,
+    **more: Any,
+) -> Model:
+    """ViT: a pre-norm encoder of the patches of an image behind a class token, learned positions, GELU.
+    Dosovitskiy et al. 2021.
+
+    patches: of an image. side, channels: pixels a side of a patch, and numbers in a pixel.
+    """
+    fields: dict[str, Any] = {
+        "causal": False,
+        "embedding": Patches(side=side, channels=channels, class_token=True),
+        "attention": Attention(num_heads=num_heads),
+        "feedforward": Dense(hidden=4 * width, activation="gelu"),
+        "norm": LayerNorm(eps=1e-12),
+        "head": Classes(classes),
+        "init": Normal(scale_residual=False),
+    }
+    return Model(width=width, num_layers=num_layers, context=patches, **fields | more)

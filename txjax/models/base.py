@@ -66,7 +66,9 @@ class Model(Protocol):
         capture: tuple[str, ...] = (),
         unembed: bool = True,
     ) -> Outputs:
-        """One pass over whole sequences. key: of dropout, or None: dropout off. knobs: None: the config's own."""
+        """One pass over whole sequences. key: of a training step's dropout, or None: not training, all dropout off and
+        running statistics in use. knobs: None: the config's own.
+        """
         ...
 
     def unembed(self, params: Params, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:

@@ -153,7 +153,7 @@ def memory_mask(source_segments: Array | None) -> Mask | None:
 
 @dataclass(frozen=True)
 class Decoder:
-    """The contract of txjax.models.Model for a decoder-only language model."""
+    """The contract of txjax.models.Model for a decoder, an encoder, or a decoder over an encoder."""
 
     config: ModelConfig
 

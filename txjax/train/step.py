@@ -60,24 +60,7 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
         )
         return sum(outputs.aux.values(), loss), Byproducts(outputs.aux, outputs.figures, outputs.updates)
 
-    gradient = jax.value_and_grad(loss_sum, has_aux=True)
-
-    def gradient_sum(params: Any, batch: Batch, knobs: Any, key: Array) -> tuple[Array, Any, Byproducts]:
-        if train.accumulation == 1:
-            (loss, by), gradients = gradient(params, batch, knobs, key)
-            return loss, gradients, by
-        micro = jax.tree.map(lambda x: _split(x, train.accumulation), batch)
-
-        def add(so_far: tuple[Array, Any], piece: tuple[Batch, Array]) -> tuple[tuple[Array, Any], Byproducts]:
-            part, number = piece
-            (loss, by), gradients = gradient(params, part, knobs, jax.random.fold_in(key, number))
-            return jax.tree.map(jnp.add, so_far, (loss, gradients)), by
-
-        zero = (jnp.zeros((), jnp.float32), jax.tree.map(jnp.zeros_like, params))
-        (loss, gradients), by = jax.lax.scan(add, zero, (micro, jnp.arange(train.accumulation)))
-        mean = jax.tree.map(lambda x: x.mean(0), by)
-        losses = jax.tree.map(lambda x: x.sum(0), by.losses)
-        return loss, gradients, mean._replace(losses=losses)
+    gradient_sum = summed_gradient(loss_sum, train.accumulation)
 
     def train_step(state: State, batch: Batch, hyper: Hyper) -> tuple[State, StepMetrics]:
         if batch.weights is None:
@@ -108,6 +91,31 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
         return after, metrics
 
     return train_step
+
+
+def summed_gradient(
+    loss_sum: Callable[[Any, Batch, Any, Array], tuple[Array, Byproducts]], parts: int
+) -> Callable[[Any, Batch, Any, Array], tuple[Array, Any, Byproducts]]:
+    """The loss, its gradient and the byproducts of a batch, computed in so many micro-batches one after the other."""
+    gradient = jax.value_and_grad(loss_sum, has_aux=True)
+
+    def whole(params: Any, batch: Batch, knobs: Any, key: Array) -> tuple[Array, Any, Byproducts]:
+        (loss, by), gradients = gradient(params, batch, knobs, key)
+        return loss, gradients, by
+
+    def cut(params: Any, batch: Batch, knobs: Any, key: Array) -> tuple[Array, Any, Byproducts]:
+        def add(so_far: tuple[Array, Any], piece: tuple[Batch, Array]) -> tuple[tuple[Array, Any], Byproducts]:
+            part, number = piece
+            loss, gradients, by = whole(params, part, knobs, jax.random.fold_in(key, number))
+            return jax.tree.map(jnp.add, so_far, (loss, gradients)), by
+
+        zero = (jnp.zeros((), jnp.float32), jax.tree.map(jnp.zeros_like, params))
+        micro = jax.tree.map(lambda x: _split(x, parts), batch)
+        (loss, gradients), by = jax.lax.scan(add, zero, (micro, jnp.arange(parts)))
+        mean, losses = jax.tree.map(lambda x: x.mean(0), by), jax.tree.map(lambda x: x.sum(0), by.losses)
+        return loss, gradients, mean._replace(losses=losses)
+
+    return whole if parts == 1 else cut
 
 
 class Byproducts(NamedTuple):

@@ -48,6 +48,11 @@ def logits(model: Model, length: int = LENGTH) -> np.ndarray:
     return run(model, Batch(tokens=TOKENS[:, :length]))
 
 
+def reads_each(model: Model) -> bool:
+    """Whether its head makes something of each token, and not of one vector a row."""
+    return logits(model).shape[1] == LENGTH
+
+
 def run(model: Model, batch: Batch, params: Any = None) -> np.ndarray:
     """Logits, each operation by itself: there is no program to compile, and layers are a Python loop."""
     with jax.disable_jit():

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import ROWS, TOKENS, TOLERANCE, assert_close, logits, parameters, plain, run
+from harness import ROWS, TOKENS, TOLERANCE, assert_close, logits, parameters, plain, reads_each, run
 from variants import LENGTH, VARIANTS, VOCAB, Variant
 
 from txjax.batch import Batch
@@ -22,11 +22,6 @@ pytestmark = pytest.mark.parametrize("variant", [v for v in VARIANTS if v.comput
 def mixes(model: Model) -> bool:
     """Whether any layer moves information between tokens."""
     return any(model.mixer_of(layer).kind != "none" for layer in model.layers)
-
-
-def reads_each(model: Model) -> bool:
-    """Whether its head makes something of each token, and not of one vector a row."""
-    return model.head.kind not in ("classes", "pooler")
 
 
 def skip_unless(condition: bool, why: str) -> None:

@@ -1,7 +1,8 @@
-"""Multi30k, English to German: the text-only baseline of Wu et al. 2021 ("Good for Misconceived Reasons"), BLEU 41.02.
+r"""Multi30k, English to German: the text-only baseline of Wu et al. 2021 ("Good for Misconceived Reasons"), BLEU 41.02.
 
   txjax train --config=configs/translate_multi30k.py --workdir=runs/multi30k
-  txjax translate --workdir=runs/multi30k --split=test --beam=5 --average=10
+  txjax translate --workdir=runs/multi30k --from=$TXJAX_DATA/multi30k/bpe10k/test.2016.en.gz \
+      --reference=$TXJAX_DATA/multi30k/bpe10k/test.2016.de.gz --beam=5 --stop=full --average=10
 
 4 + 4 layers of width 128, post-norm, one table for both languages and the head; 8,192 positions of source and as many
 of target a step. The corpus is for research and education only, and is not fetched: see `txjax data list`.

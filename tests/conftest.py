@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +21,11 @@ if DEVICES not in (flags := os.environ.get("XLA_FLAGS", "")):
     os.environ["XLA_FLAGS"] = f"{flags} {DEVICES}=8 {QUICK}".strip()
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# Tracing makes many small objects that live: looking through them all for rings costs 6 % of a run. Nor does anybody
+# read where in the source an operation of a test's program came from.
+gc.set_threshold(100_000, 50, 100)
+os.environ.setdefault("JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS", "0")
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 
 CHECKED = ("attention", "convolution", "dropout", "linear", "losses", "recurrence", "sampling")
 # Shapes and types at the boundaries of the pure functions. Not where kinds live: their constructors take what a

@@ -243,5 +243,5 @@ def test_a_tied_head_is_the_embedding():
 @pytest.mark.parametrize(("placement", "norms"), [("pre", 5), ("post", 4), ("output", 5), ("sandwich", 9)])
 def test_a_stack_has_the_norms_of_its_placement(placement: str, norms: int):
     """2L and a last one of its own, but for post, whose stream is normalised already; L is 2."""
-    values, _ = start(put(BASES["gpt"], "norm_placement", placement))
+    values, _ = start(put(put(BASES["gpt"], "num_layers", 2), "norm_placement", placement))
     assert sum(path.endswith("norm/gain") for _, path in values) == norms

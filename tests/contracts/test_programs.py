@@ -26,7 +26,8 @@ from txjax.train.step import make_train_step
 
 MESH = Mesh(data=2, fsdp=2, tensor=2)
 BATCH = Batch(tokens=TOKENS, targets=TOKENS[:, ::-1])
-LAYOUTS = [*map(Variant, BASES), *PATTERNS]  # bases, and every way that layers can follow one another
+# bases of two layers, and every way that layers can follow one another
+LAYOUTS = [*(Variant(base, (("num_layers", 2),)) for base in BASES), *PATTERNS]
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str, scope="module")
 every_function = pytest.mark.parametrize("variant", [v for v in VARIANTS if v.computes_anew], ids=str, scope="module")

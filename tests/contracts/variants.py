@@ -24,8 +24,9 @@ from txjax.ops.positions import Rope
 from txjax.schema import ConfigError, Kind, Section, field_types, is_family
 
 LENGTH, PAIRS = 8, 20
+# One layer, for time's sake: `patterns` has every mixer and feed-forward in deeper models.
 VOCAB = LENGTH**2  # so that a batch can be without a repeated token
-SIZES: dict[str, int] = {"width": 32, "num_layers": 2, "vocab_size": VOCAB, "context": LENGTH}
+SIZES: dict[str, int] = {"width": 32, "num_layers": 1, "vocab_size": VOCAB, "context": LENGTH}
 BASES = {
     "gpt": Model(**SIZES),
     "llama": Model(
@@ -195,18 +196,20 @@ def alternatives(section: Section, base: str) -> Iterator[Change]:
 
 
 def patterns() -> Iterator[tuple[Change, ...]]:
-    """Layers that differ from one another: each mixer and feed-forward as one layer of a pattern of two and as a layer
-    before the first period.
+    """Layers that differ from one another: two periods of each mixer and feed-forward after a layer of the base, and
+    two periods of two layers each after a layer of another kind.
     """
-    yield ("num_layers", 3), ("first_layers", (Layer(),))
     for name, hint in field_types(Layer).items():
         if name in UNVARIED:
             continue
         family = next(arm for arm in get_args(hint) if is_family(arm))
-        for member in family.members().values():
+        members = list(family.members().values())
+        for member in members:
             numbers = {n: NUMBERS[n][1] for n in field_types(member) if n in NUMBERS}
-            first, pattern = (Layer(**{name: member()}),), (Layer(), Layer(**{name: member(**numbers)}))
-            yield ("num_layers", 5), ("first_layers", first), ("pattern", pattern)
+            pattern = (Layer(**{name: member(**numbers)}),)
+            yield ("num_layers", 3), ("first_layers", (Layer(),)), ("pattern", pattern)
+        other = Layer(**{name: members[-1]()})
+        yield ("num_layers", 5), ("first_layers", (other,)), ("pattern", (Layer(), other))
 
 
 def pairs(singles: list[Variant]) -> list[Variant]:

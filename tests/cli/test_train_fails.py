@@ -83,6 +83,7 @@ def test_steps_that_are_not_finite(tmp_path: Path):
     [("40", r"checkpoint (\d+) was not saved"), ("none", "checkpoint 400 was not saved")],
     ids=["a save on the way", "the last save"],
 )
+@pytest.mark.long
 def test_a_disk_that_fills_up_is_a_loud_end(tmp_path: Path, checkpoint_every: str, fails: str):
     """From some moment on the process cannot write files of more than 4 KB, whoever runs it."""
     folder = tmp_path / "run"

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from variants import LENGTH, VOCAB
 
 from txjax.batch import Batch
@@ -25,6 +26,8 @@ TOLERANCE = {"float32": 1e-5, "bfloat16": 5e-2}
 TOKENS = jnp.asarray(np.random.default_rng(0).permutation(VOCAB).reshape(-1, LENGTH), jnp.int32)
 # One shape for as many passes as can be: operations are compiled once for each shape.
 ROWS = Batch(tokens=TOKENS)
+
+BATCH = Batch(tokens=TOKENS, targets=TOKENS[:, ::-1])
 
 decoder = cache(Decoder)  # it reads its declarations once
 
@@ -78,3 +81,30 @@ def assert_close(got: Any, want: Any, tolerance: float) -> None:
 def compiled(function: Any, *arguments: Any) -> Any:
     """The function's program."""
     return jax.jit(function).trace(*arguments).lower().compile()
+
+
+def mean_loss(model: Model) -> Any:
+    def loss(params: Any) -> jax.Array:
+        outputs = decoder(model).apply(params, BATCH)
+        loss = optax.softmax_cross_entropy_with_integer_labels(outputs.logits, BATCH.targets).mean()
+        return loss + sum(outputs.aux.values()) / BATCH.targets.size
+
+    return loss
+
+
+@cache
+def gradient(model: Model) -> Any:
+    """Loss and gradient, operation by operation, each layer by itself and nothing computed twice."""
+    with jax.disable_jit():
+        return jax.value_and_grad(mean_loss(replace(model, remat="none")))(parameters(model))
+
+
+def primitives(jaxpr: Any) -> list[str]:
+    """Names of all operations of a program, those of inner programs included."""
+    names = []
+    for eqn in jaxpr.eqns:
+        names.append(eqn.primitive.name)
+        for inner in jax.tree.leaves(list(eqn.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+            inner = getattr(inner, "jaxpr", inner)
+            names += primitives(inner) if hasattr(inner, "eqns") else []
+    return names

@@ -61,7 +61,6 @@ NUMBERS: dict[str, tuple[str, float]] = {
     "residual": ("llama", 0.5),
     "dropout": ("gpt", 0.3),
     "unroll": ("llama", 2),
-    "theta": ("llama", 50.0),
     "fraction": ("llama", 0.5),
 }
 # Fields that make no variant of their own, and why.
@@ -78,6 +77,8 @@ UNVARIED = {
     "kernel_size": "a size: tests/ops",
     **dict.fromkeys(("num_experts", "top_k", "top_groups"), "a size: tests/ops/test_moe.py"),
     **dict.fromkeys(("capacity_factor", "balance", "z_loss", "bias_speed"), "of training: tests/nn/test_mixture.py"),
+    "hidden": "a size: `patterns`",
+    "theta": "a number: tests/ops/test_rope.py",
     "chunk": "values do not depend on it: tests/ops",
     "channels": "a size: tests/nn/test_patches.py",
     "outputs": "a size: tests/nn/test_heads.py",
@@ -260,3 +261,5 @@ CHANGES = [Variant(name, (change,)) for name, model in BASES.items() for change 
 SINGLES = once(variant for variant in CHANGES if fits(variant))
 PATTERNS = [Variant("gpt", changes) for changes in patterns()]
 VARIANTS = [*map(Variant, BASES), *SINGLES, *PATTERNS, *pairs(SINGLES + PATTERNS)]
+# Bases of two layers, and every way that layers can follow one another.
+LAYOUTS = [*(Variant(base, (("num_layers", 2),)) for base in BASES), *PATTERNS]

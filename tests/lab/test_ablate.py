@@ -122,6 +122,7 @@ def test_a_mistake_in_a_study_is_one_sentence(tmp_path: Path, old: str, new: str
     assert not (tmp_path / "out" / "study.json").exists()  # it may be mended, and has registered nothing
 
 
+@pytest.mark.long
 def test_four_seeds_are_refused_or_give_an_estimate_with_the_reason(tmp_path: Path):
     text = STUDY.replace('tuned={{"optim.learning_rate": (3e-3, 1e-2, 3e-2)}},', "")
     four = ablate(tmp_path, write(tmp_path, text), "--seeds=4")

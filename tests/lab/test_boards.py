@@ -24,6 +24,8 @@ from txjax.models import presets
 from txjax.store.metrics import read_rows
 from txjax.train.stop import graceful_stop
 
+pytestmark = pytest.mark.long  # a whole study, once for all of them
+
 SEEDS = 2
 STEPS = (4, 6, 8, 12)  # logged, or evaluated
 NAME = "post: no better (at all)"  # no name of a folder, and no regular expression

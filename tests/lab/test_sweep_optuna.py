@@ -60,6 +60,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return script
 
 
+@pytest.mark.long
 def test_a_search_is_trials_in_a_table_and_goes_on_where_it_stood(tmp_path: Path, optuna: Any):
     """With real trainings."""
     assert search(tmp_path, 2) == 0

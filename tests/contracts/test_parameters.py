@@ -87,7 +87,7 @@ def closed_form(model: Model) -> int:
             "none": lambda: 0,
             "pooler": lambda: pooler,
             "classes": lambda: (D + 1) * kind.outputs + (pooler if kind.pooler == "tanh" else 0),
-            "masked": lambda: pooler + norm(D) + V + (pooler + 2 * D + 2 if kind.next_sentence == "on" else 0),
+            "masked": lambda: pooler + norm(D) + V + (pooler + 2 * D + 2 if kind.next_sentence else 0),
         }
         return counts[kind.kind]()
 

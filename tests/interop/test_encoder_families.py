@@ -38,7 +38,7 @@ BERT = {"model_type": "bert", "hidden_size": 384, "num_hidden_layers": 6, "inter
         ({}, PoolerHead()),
         ({"architectures": ["BertModel"]}, PoolerHead()),
         ({"architectures": ["BertForMaskedLM"], "hidden_act": "gelu_new"}, Masked(activation="gelu_tanh")),
-        ({"architectures": ["BertForPreTraining"]}, Masked(next_sentence="on")),
+        ({"architectures": ["BertForPreTraining"]}, Masked(next_sentence=True)),
         ({"architectures": ["BertForSequenceClassification"]}, Classes(2, pooler="tanh")),
         (
             {"architectures": ["BertForTokenClassification"], "id2label": dict.fromkeys("01234")},

@@ -21,6 +21,7 @@ from txjax.nn.heads.linear import LinearHead
 from txjax.nn.heads.masked import Masked
 from txjax.nn.heads.none import NoHead
 from txjax.nn.heads.pooler import Pool, PoolerHead, pool
+from txjax.ops.norms import BatchNorm
 from txjax.schema import ConfigError
 from txjax.train.state import hyper, initial_state
 from txjax.train.step import make_evaluation_step, make_train_step
@@ -149,7 +150,7 @@ def stepped(model: Model, batch: Batch, accumulation: int = 1) -> Any:
 
 @pytest.mark.bug("huggingface/transformers#34191", "T002")
 def test_next_sentence_is_a_mean_over_rows_however_the_batch_is_cut():
-    model = bert(Masked(next_sentence="on"))
+    model = bert(Masked(next_sentence=True))
     after, metrics = stepped(model, PAIRS)
     cut, same = stepped(model, PAIRS, accumulation=2)
     np.testing.assert_allclose(metrics.loss, same.loss, rtol=1e-5)
@@ -167,8 +168,8 @@ def test_next_sentence_is_a_mean_over_rows_however_the_batch_is_cut():
 
 
 def test_next_sentence_without_labels_is_refused_in_training_alone():
-    model = bert(Masked(next_sentence="on"))
-    with pytest.raises(ConfigError, match=r"next_sentence=on learns from batch\.labels"):
+    model = bert(Masked(next_sentence=True))
+    with pytest.raises(ConfigError, match=r"next_sentence=true learns from batch\.labels"):
         stepped(model, replace(PAIRS, labels=None))
     assert logits(model, Batch(tokens=TOKENS)).shape == (2, LENGTH, VOCAB)
 
@@ -206,6 +207,10 @@ def test_dropout_is_on_the_vector_that_a_classifier_reads():
     [
         (lambda: Classes(1), "outputs must be at least 2, got 1"),
         (lambda: presets.vit(8, 1, 2, patches=4, side=2, channels=1, head=Masked()), "head=masked needs the table"),
+        (
+            lambda: replace(bert(Masked()), norm=BatchNorm()),
+            "head=masked normalises each token by itself, got norm=bat",
+        ),
     ],
 )
 def test_heads_that_cannot_be_are_refused(change: Any, message: str):

@@ -90,7 +90,7 @@ OVER_ENCODER = {"encoder": Encoder(num_layers=1)}
         pytest.param(MaskedTokens(), ENCODER, id="masked"),
         pytest.param(
             MaskedTokens(form="pair"),
-            ENCODER | {"embedding": Tokens(types=2), "head": Masked(next_sentence="on")},
+            ENCODER | {"embedding": Tokens(types=2), "head": Masked(next_sentence=True)},
             id="pair",
         ),
         pytest.param(SpanCorruption(), OVER_ENCODER, id="span_corruption"),

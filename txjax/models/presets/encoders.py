@@ -27,7 +27,7 @@ def bert(width: int = 768, num_layers: int = 12, num_heads: int = 12, *, context
         "feedforward": Dense(hidden=4 * width, activation="gelu"),
         "norm": LayerNorm(eps=1e-12),
         "norm_placement": "post",
-        "head": Masked(next_sentence="on"),
+        "head": Masked(next_sentence=True),
         "dropout_sites": ("embedding", "attention", "residual", "head"),
         "init": Normal(scale_residual=False),
     }

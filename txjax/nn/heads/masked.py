@@ -26,33 +26,37 @@ class Masked(Head, kind="masked"):
     """n(f(hidden W + b)) table^T + c, with the embedding's table, a bias c for each id, and n the model's kind of norm.
     Devlin et al. 2019 and the authors' code.
 
-    next_sentence: on adds a pooler and a classifier that say from each row's first token whether its second sentence
+    next_sentence: adds a pooler and a classifier that say from each row's first token whether its second sentence
         follows the first one, batch.labels; training adds their cross-entropy. A row's counts as often as the row has
         scored tokens: sum_b w_b nsp_b with w_b = sum_t weights[b, t]. Divided by the sum of all weights, as the whole
         loss is, it is a mean over rows, and sums over micro-batches and devices as the rest does.
     """
 
     activation: Literal["relu", "gelu", "gelu_tanh"] = "gelu"
-    next_sentence: Literal["off", "on"] = "off"
+    next_sentence: bool = False
 
     tied: ClassVar[bool] = True
     generates: ClassVar[bool] = False
 
     @property
     def labelled(self) -> bool:
-        return self.next_sentence == "on"
+        return self.next_sentence
 
     def validate(self, model: Model) -> None:
         require(
             model.embedding.reads == "ids",
             f"head=masked needs the table of an embedding of ids, got embedding={model.embedding.kind}",
         )
+        require(
+            not model.norm.statistics(),
+            f"head=masked normalises each token by itself, got norm={model.norm.kind}: use layer or rms",
+        )
 
     def module(self, model: Model, name: str) -> MaskedModule:
         return MaskedModule(self, model, name=name)
 
     def read(self, model: Model, x_BTD: Array, batch: Batch, context: Any) -> Array:
-        if self.next_sentence == "on":
+        if self.next_sentence:
             NextSentence(model, name="next_sentence")(x_BTD, batch, context)
         return x_BTD
 
@@ -84,7 +88,9 @@ class NextSentence(nn.Module):
         sow(self, context, "next_sentence", logits_B2)
         if batch.labels is None:
             if context.train:
-                raise ConfigError("head.masked.next_sentence=on learns from batch.labels, which the data does not give")
+                raise ConfigError(
+                    "head.masked.next_sentence=true learns from batch.labels, which the data does not give"
+                )
             return
         weights_BT = jnp.ones(batch.tokens.shape) if batch.weights is None else batch.weights
         weights_B = weights_BT.sum(1)

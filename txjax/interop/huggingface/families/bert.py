@@ -69,7 +69,7 @@ FAMILY = Family(
         Heads(
             {
                 "BertModel": PoolerHead(),
-                "BertForPreTraining": Masked(next_sentence="on"),
+                "BertForPreTraining": Masked(next_sentence=True),
                 "BertForMaskedLM": Masked(),
                 "BertForSequenceClassification": Classes(pooler="tanh"),
                 "BertForTokenClassification": LinearHead(outputs=2, bias=True),

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.peers import decoding as d
-from txjax.cli import prepare_process
+from txjax.cli import prepare_process, thread_small_loops
 from txjax.decode import Sampling, generate
 from txjax.models import build, presets
 from txjax.nn.parameters import path_name
@@ -16,6 +16,7 @@ from txjax.nn.parameters import path_name
 def main() -> None:
     task = d.task()
     prepare_process()
+    thread_small_loops()  # as `txjax generate` does
     sizes = {"hidden": d.HIDDEN, "context": d.CONTEXT, "vocab_size": d.VOCAB}
     config = presets.llama(d.WIDTH, d.LAYERS, d.HEADS, theta=d.THETA, eps=d.NORM_EPS, **sizes)
     model, weights = build(config), d.weights()

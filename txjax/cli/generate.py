@@ -28,8 +28,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    from txjax.cli import refuse, thread_small_loops
+
+    thread_small_loops()
     from txjax import api
-    from txjax.cli import refuse
     from txjax.cli.steps import which
 
     refuse(rest)

@@ -34,6 +34,10 @@ class Sampling:
     end: int | None = None
     limit: int | None = None
 
+    @property
+    def greedy(self) -> bool:
+        return not np.any(self.temperature)
+
     def __post_init__(self) -> None:
         for t in np.atleast_1d(self.temperature):
             require(math.isfinite(t) and t >= 0, f"temperature must be 0 (greedy) or a positive number, got {t}")
@@ -128,7 +132,7 @@ def _draw(
         params,
         batch,
         jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32)),
-        jnp.broadcast_to(jnp.asarray(sampling.temperature, jnp.float32), (len(texts),)),
+        None if sampling.greedy else jnp.broadcast_to(jnp.asarray(sampling.temperature, jnp.float32), (len(texts),)),
         None if sampling.top_p is None else jnp.full(1, sampling.top_p, jnp.float32),
         jnp.asarray(ended),
         jnp.asarray(done),
@@ -148,7 +152,7 @@ def _loop(
     params: Any,
     batch: Batch,
     keys_B: Array,
-    temperature_B: Float[Array, " B"],
+    temperature_B: Float[Array, " B"] | None,
     top_p: Float[Array, " 1"] | None,
     ended_B: Bool[Array, " B"],
     done: Int[Array, ""],
@@ -167,6 +171,8 @@ def _loop(
     def draw(logits_BV: Array, i: Array) -> Array:
         if limit is not None and limit < V:
             logits_BV = jnp.where(jnp.arange(V) < limit, logits_BV, -jnp.inf)
+        if temperature_B is None:
+            return jnp.argmax(logits_BV, -1).astype(jnp.int32)
         kept_BV = filtered_logits(logits_BV, temperature_B=temperature_B, top_k=top_k, top_p=top_p)
         return sample(kept_BV, jax.vmap(jax.random.fold_in, (0, None))(keys_B, done + i))
 

@@ -22,7 +22,11 @@ def scores(
     B, N, T, H = q_BNTH.shape
     K, S = k_BKSH.shape[1:3]
     q_BKGTH = q_BNTH.reshape(B, K, N // K, T, H)
-    s = jnp.einsum("BKGTH,BKSH->BKGTS", q_BKGTH, k_BKSH, preferred_element_type=jnp.float32).reshape(B, N, T, S)
+    if T == 1:  # of a step of decoding a CPU reads the keys as they lie, if they are the left side
+        s = jnp.einsum("BKSH,BKGTH->BKSGT", k_BKSH, q_BKGTH, preferred_element_type=jnp.float32)
+        s = jnp.moveaxis(s, 2, 4).reshape(B, N, T, S)
+    else:
+        s = jnp.einsum("BKGTH,BKSH->BKGTS", q_BKGTH, k_BKSH, preferred_element_type=jnp.float32).reshape(B, N, T, S)
     if softcap is not None:
         s = softcap * jnp.tanh(s / softcap)
     return s if bias_BNTS is None else s + bias_BNTS

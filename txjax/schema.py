@@ -99,6 +99,12 @@ def nearest(name: object, options: typing.Iterable[object]) -> str:
     return f", did you mean {close[0]!r}?" if close else ""
 
 
+def listed(names: typing.Sequence[str], shown: int = 6, separator: str = ", ") -> str:
+    """The first names of a list that may be long, and how many more there are."""
+    more = f"{separator}and {len(names) - shown} more" if len(names) > shown else ""
+    return separator.join(names[:shown]) + more
+
+
 @functools.cache
 def field_types(cls: type) -> dict[str, Any]:
     """Declared type of each dataclass field, annotations resolved."""

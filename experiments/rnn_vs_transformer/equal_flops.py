@@ -4,7 +4,7 @@ As study.py, but of equal FLOPs a token at every length instead of equal paramet
 speed is how well a machine can do the arithmetic. A Transformer is narrower the longer the text, since its scores cost
 more.
 
-  txjax ablate experiments/rnn_vs_transformer/equal_flops.py        (about 5 minutes on 2 cores, which must be quiet)
+  txjax ablate experiments/rnn_vs_transformer/equal_flops.py        (about 4 minutes on 2 cores, which must be quiet)
 """
 
 import dataclasses

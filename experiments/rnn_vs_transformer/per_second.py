@@ -1,6 +1,6 @@
 """What do an LSTM and a Transformer learn from text at equal parameters, in the same time on this machine?
 
-txjax ablate experiments/rnn_vs_transformer/per_second.py        (about 5 minutes on 2 cores, which must be quiet)
+txjax ablate experiments/rnn_vs_transformer/per_second.py        (about 3 minutes on 2 cores, which must be quiet)
 """
 
 import dataclasses

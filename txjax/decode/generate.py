@@ -34,15 +34,15 @@ class Sampling:
     end: int | None = None
     limit: int | None = None
 
-    @property
-    def greedy(self) -> bool:
-        return not np.any(self.temperature)
-
     def __post_init__(self) -> None:
         for t in np.atleast_1d(self.temperature):
             require(math.isfinite(t) and t >= 0, f"temperature must be 0 (greedy) or a positive number, got {t}")
         require(self.top_k is None or self.top_k > 0, f"top_k must be at least 1 or none, got {self.top_k}")
         require(self.top_p is None or 0 < self.top_p <= 1, f"top_p must be in (0, 1] or none, got {self.top_p}")
+
+    @property
+    def greedy(self) -> bool:
+        return not np.any(self.temperature)
 
 
 def generate(
@@ -171,7 +171,7 @@ def _loop(
     def draw(logits_BV: Array, i: Array) -> Array:
         if limit is not None and limit < V:
             logits_BV = jnp.where(jnp.arange(V) < limit, logits_BV, -jnp.inf)
-        if temperature_B is None:
+        if temperature_B is None:  # all are greedy
             return jnp.argmax(logits_BV, -1).astype(jnp.int32)
         kept_BV = filtered_logits(logits_BV, temperature_B=temperature_B, top_k=top_k, top_p=top_p)
         return sample(kept_BV, jax.vmap(jax.random.fold_in, (0, None))(keys_B, done + i))

@@ -25,7 +25,7 @@ import numpy as np
 
 from txjax.models import Decoder
 from txjax.nn.parameters import layer_numbers, path_name, without_layer
-from txjax.schema import ConfigError
+from txjax.schema import ConfigError, listed
 
 SHOWN = 10  # tensors in a message
 
@@ -255,5 +255,4 @@ def _refuse_others(wanted: Mapping[str, tuple[int, ...]], tensors: Mapping[str, 
         elif shape != wanted[name]:
             wrong.append(f"{name} must be {list(wanted[name])}, is {list(shape)}")
     if wrong:
-        more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-        raise ConfigError(f"the weights do not fit the model: {'; '.join(wrong[:SHOWN])}{more}")
+        raise ConfigError(f"the weights do not fit the model: {listed(wrong, SHOWN, '; ')}")

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from txjax.config import Group, Optim
 from txjax.config.optim import Optimizer
 from txjax.nn.parameters import BLOCK, path_name
-from txjax.schema import require
+from txjax.schema import listed, require
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,10 @@ def describe_groups(config: Optim, parameters: Any) -> list[str]:
         rate, decay = config.learning_rate * group.learning_rate, config.weight_decay * group.weight_decay
         what = f"match {group.match!r}" if group.match else "all others"
         count = sum(n for _, n in members)
-        lines.append(f"rate {rate:g}, weight decay {decay:g}: {count:,} parameters, {what}: {_some(members)}")
+        lines.append(
+            f"rate {rate:g}, weight decay {decay:g}: {count:,} parameters, {what}: {listed([name for name, _ in members], 4)}"
+        )
     return lines
-
-
-def _some(members: list[tuple[str, int]]) -> str:
-    shown = ", ".join(name for name, _ in members[:4])
-    return shown if len(members) <= 4 else f"{shown} and {len(members) - 4} more"
 
 
 def update(

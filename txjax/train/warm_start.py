@@ -9,13 +9,11 @@ import jax
 import numpy as np
 
 from txjax.nn.parameters import path_name
-from txjax.schema import ConfigError
+from txjax.schema import ConfigError, listed
 from txjax.store import Run
 from txjax.store.layout import read_meta
 from txjax.store.leaves import describe
 from txjax.train.state import State
-
-SHOWN = 6  # names in a line
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,3 @@ def warm_start(folder: str, params: Any) -> WarmStart:
         if names:
             lines.append(f"{what}: {listed(names)}")
     return WarmStart(run, step, taken, tuple(lines))
-
-
-def listed(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more

@@ -117,9 +117,8 @@ def describe_groups(config: Optim, parameters: Any) -> list[str]:
         rate, decay = config.learning_rate * group.learning_rate, config.weight_decay * group.weight_decay
         what = f"match {group.match!r}" if group.match else "all others"
         count = sum(n for _, n in members)
-        lines.append(
-            f"rate {rate:g}, weight decay {decay:g}: {count:,} parameters, {what}: {listed([name for name, _ in members], 4)}"
-        )
+        some = listed([name for name, _ in members], 4)
+        lines.append(f"rate {rate:g}, weight decay {decay:g}: {count:,} parameters, {what}: {some}")
     return lines
 
 

@@ -3,8 +3,8 @@
   python benchmarks/decode.py [--peer-python=PATH] [--also-python=PATH ...] [--rounds=10] [--tokens=128]
 
 12 layers, width 256, 8 heads, feed-forward 688, vocabulary 8,192, float32: 13.7 M parameters. Prompts of 32 tokens
-alone and in a batch of 16, and the prefill of 512. The sides, each a process of its own in every round, in an order
-that turns from round to round:
+alone and in a batch of 16, the prefill of 512, and the time a step takes after 256, 512 and 768 tokens. The sides,
+each a process of its own in every round, in an order that turns from round to round:
 
   ours             txjax.decode.generate (peers/decode_ours.py)
   dynamic, static  transformers' generate() with its two caches (peers/decode_transformers.py)

@@ -18,6 +18,7 @@ LAYERS, WIDTH, HEADS, HIDDEN, VOCAB, CONTEXT = 12, 256, 8, 688, 8192, 1024
 HEAD = WIDTH // HEADS
 NORM_EPS, THETA = 1e-5, 10_000.0
 ROWS, PROMPT, LONG_PROMPT = (1, 16), 32, 512
+POSITIONS = (256, 512, 768)  # of a single text, after so many tokens
 COMPARED = 16  # new tokens that all sides must share
 
 Generate = Callable[[np.ndarray, int], np.ndarray]
@@ -62,15 +63,20 @@ def run(generate: Generate, of: Task, version: str) -> None:
     generate: the greedy tokens after prompts, (rows, count).
     A step is what each token after the first one adds: time for them all less that for one, over their number.
     """
+
+    def first_and_step(prompt: np.ndarray) -> tuple[float, float]:
+        one = _seconds(lambda: generate(prompt, 1), of.repeats)
+        many = _seconds(lambda: generate(prompt, 1 + of.tokens), of.repeats)
+        return one, (many - one) / of.tokens
+
     first_tokens = {rows: generate(prompts(rows, PROMPT), COMPARED).tolist() for rows in ROWS}
     times: dict[str, float] = {}
     for rows in ROWS:
-        prompt = prompts(rows, PROMPT)
-        one = _seconds(lambda prompt=prompt: generate(prompt, 1), of.repeats)
-        many = _seconds(lambda prompt=prompt: generate(prompt, 1 + of.tokens), of.repeats)
-        times |= {f"first, batch {rows}": one, f"step, batch {rows}": (many - one) / of.tokens}
-    long = prompts(1, LONG_PROMPT)
-    times[f"prefill of {LONG_PROMPT}"] = _seconds(lambda: generate(long, 1), of.repeats)
+        times[f"first, batch {rows}"], times[f"step, batch {rows}"] = first_and_step(prompts(rows, PROMPT))
+    for position in POSITIONS:
+        first, times[f"step at {position}"] = first_and_step(prompts(1, position))
+        if position == LONG_PROMPT:
+            times[f"prefill of {LONG_PROMPT}"] = first
     print(json.dumps({"tokens": first_tokens, "seconds": times, "version": version}))
 
 

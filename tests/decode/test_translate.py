@@ -78,11 +78,18 @@ def test_every_line_comes_out_at_its_place_joined_and_blank_ones_stay_blank(batc
     assert set(model.starts) == {END}
 
 
-def test_a_text_starts_with_the_codecs_own_id_where_it_has_one():
+@pytest.mark.parametrize(
+    ("own", "marks"),
+    [("bos", {}), ("pad", {"sentinel0": 7})],  # T5's vocabulary, and that of its objective, has sentinels
+)
+def test_a_text_starts_with_the_codecs_own_id_where_it_has_one(own: str, marks: dict[str, int]):
     first = int(CODEC.encode("ein")[0])
 
     class Started(Codec):
-        pieces, separator, bos = CODEC.pieces, END, first
+        pieces, separator = CODEC.pieces, END
+        bos = first if own == "bos" else None
+        specials = marks if own == "bos" else marks | {"pad": first}
+        is_text = CODEC.is_text
         encode, piece = staticmethod(CODEC.encode), staticmethod(CODEC.piece)
 
     model = Copier()

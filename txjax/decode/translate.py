@@ -19,6 +19,15 @@ def end_of(codec: Codec) -> int:
     return codec.separator
 
 
+def start_of(codec: Codec) -> int:
+    """The id with which a decoder over an encoder begins: the padding of a vocabulary that has sentinels, as T5 and the
+    objective named after it have it; of others bos, or where there is none the id that ends a text.
+    """
+    if {"pad", "sentinel0"} <= codec.specials.keys():
+        return codec.specials["pad"]
+    return end_of(codec) if codec.bos is None else codec.bos
+
+
 def translate(
     model: Model,
     params: Any,
@@ -32,9 +41,9 @@ def translate(
 ) -> list[str]:
     """The best text of a beam search for each line, in the order of the lines; what is blank stays so.
 
-    The encoder reads encode(line) and the end id; the decoder starts with codec.bos, or where there is none with the
-    end id. Lines of about one length share a batch. advance: told how many lines are done. ConfigError for a line that
-    is longer than the model's positions, by its number.
+    The encoder reads encode(line) and the end id; the decoder starts with start_of(codec). Lines of about one length
+    share a batch. advance: told how many lines are done. ConfigError for a line that is longer than the model's
+    positions, by its number.
     """
     require(config.encoder is not None, "translate needs a model with an encoder: this one only continues text")
     require(batch_size > 0, f"batch_size must be at least 1, got {batch_size}")
@@ -48,7 +57,7 @@ def translate(
     texts = [""] * len(lines)
     left = [i for i, line in enumerate(lines) if line.strip()]
     left.sort(key=lambda i: -len(sources[i]))
-    start = end if codec.bos is None else codec.bos
+    start = start_of(codec)
     for first in range(0, len(left), batch_size):
         chosen = left[first : first + batch_size]
         found = beam_search(

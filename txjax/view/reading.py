@@ -134,8 +134,7 @@ def _start(run: Loaded, text: str) -> list[int]:
     """The ids of a text as the model's own layers read one: framed by its marks where it sees both sides."""
     codec, config = run.codec, run.config.model
     if config.encoder is not None:
-        start = decode.end_of(codec) if codec.bos is None else codec.bos
-        return [start, *codec.encode(text).tolist()]
+        return [decode.start_of(codec), *codec.encode(text).tolist()]
     if config.causal:
         return codec.prompt(text).tolist()
     before, after = ([codec.specials[role]] if role in codec.specials else [] for role in ("cls", "sep"))

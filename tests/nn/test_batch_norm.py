@@ -16,8 +16,8 @@ import pytest
 from txjax.batch import Batch
 from txjax.config import Config, Model, Optim, Train
 from txjax.models import Decoder
-from txjax.nn.heads.masked import Masked
 from txjax.nn.mixers.none import NoMixer
+from txjax.nn.norm import Norm
 from txjax.ops.norms import BatchNorm
 from txjax.ops.positions import NoPosition
 from txjax.schema import ConfigError
@@ -152,9 +152,7 @@ def test_numbers_that_mean_nothing_are_refused(momentum: float, eps: float):
         BatchNorm(momentum=momentum, eps=eps)
 
 
-def test_a_head_with_a_norm_of_single_vectors_refuses_it():
-    model = replace(MODEL, causal=False, head=Masked())
-    with pytest.raises(
-        ConfigError, match=r"norm=batch looks at other tokens, and .*norm has none: choose another norm"
-    ):
-        Decoder(model).shapes()
+def test_a_place_without_other_tokens_refuses_it():
+    """A head says so of its config (tests/nn/test_heads.py); this is for who builds another such place."""
+    with pytest.raises(ConfigError, match=r"norm=batch looks at other tokens, and .* has none: choose another norm"):
+        Norm(BatchNorm()).init(jax.random.key(0), jnp.ones((1, 2, 3)))

@@ -84,7 +84,9 @@ def generate(
 ) -> list[str]:
     """Each prompt with up to `tokens` tokens after it; it ends early at the tokenizer's end of text.
 
-    Prompt i is drawn with seed + i, and comes out as it would alone. See txjax.decode.generate for past_context.
+    Prompt i is drawn with seed + i, and comes out as it would alone. See txjax.decode.generate for past_context. On a
+    CPU a single prompt can take half the time where txjax.cli.thread_small_loops is called before jax makes its first
+    array, as `txjax generate` does.
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
     codec = run.codec

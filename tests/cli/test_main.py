@@ -94,9 +94,8 @@ def test_a_bug_is_a_traceback_and_a_code_of_its_own(tmp_path: Path, capsys: pyte
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-@pytest.mark.bug("jax-ml/jax#25768", "climate-analytics-lab/jax-gcm#592")
 @pytest.mark.long
+@pytest.mark.bug("jax-ml/jax#25768", "climate-analytics-lab/jax-gcm#592")
 def test_a_second_start_takes_its_programs_from_the_compile_cache(tmp_path: Path):
     """Nothing is added to the cache by the same run, nor by one with other traced numbers."""
     cache = tmp_path / "cache"

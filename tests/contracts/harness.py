@@ -26,7 +26,6 @@ TOLERANCE = {"float32": 1e-5, "bfloat16": 5e-2}
 TOKENS = jnp.asarray(np.random.default_rng(0).permutation(VOCAB).reshape(-1, LENGTH), jnp.int32)
 # One shape for as many passes as can be: operations are compiled once for each shape.
 ROWS = Batch(tokens=TOKENS)
-
 BATCH = Batch(tokens=TOKENS, targets=TOKENS[:, ::-1])
 
 decoder = cache(Decoder)  # it reads its declarations once

@@ -59,7 +59,7 @@ def with_windows(model: Model, window: int | None) -> Model:
 @pytest.mark.claim("C14")
 def test_a_prefix_has_the_logits_of_its_part_of_the_whole(variant: Variant):
     if not (variant.model.causal and reads_each(variant.model)):
-        pytest.skip("later tokens are seen")
+        pytest.skip("later tokens are seen, or its head reads one vector a row")
     assert_close(logits(variant.model, 5), logits(variant.model)[:, :5], TOLERANCE[variant.model.dtype])
 
 

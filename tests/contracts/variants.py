@@ -24,8 +24,8 @@ from txjax.ops.positions import Rope
 from txjax.schema import ConfigError, Kind, Section, field_types, is_family
 
 LENGTH, PAIRS = 8, 20
-# One layer, for time's sake: `patterns` has every mixer and feed-forward in deeper models.
 VOCAB = LENGTH**2  # so that a batch can be without a repeated token
+# One layer, for time's sake: `patterns` has every mixer and feed-forward in deeper models.
 SIZES: dict[str, int] = {"width": 32, "num_layers": 1, "vocab_size": VOCAB, "context": LENGTH}
 BASES = {
     "gpt": Model(**SIZES),

@@ -229,7 +229,6 @@ def test_killed_as_a_whole_and_run_again_only_the_missing_cells_run(tmp_path: Pa
     assert {row["state"] for row in table(tmp_path).values()} == {"finished"}
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_two_workers_share_the_cells_and_each_is_run_once(tmp_path: Path):
     command = ["sweep", config_of(tmp_path), "--sweep=train.seed=0,1,2,3,4,5", f"--workdir={tmp_path / 'out'}"]

@@ -89,7 +89,8 @@ class NextSentence(nn.Module):
         if batch.labels is None:
             if context.train:
                 raise ConfigError(
-                    "head.masked.next_sentence=true learns from batch.labels, which the data does not give"
+                    "head.masked.next_sentence=true learns from batch.labels, which the data does not give: use "
+                    "data.objective.masked.form=pair, or head.masked.next_sentence=false"
                 )
             return
         weights_BT = jnp.ones(batch.tokens.shape) if batch.weights is None else batch.weights

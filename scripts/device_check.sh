@@ -24,7 +24,7 @@ nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv >"$out/gpu.
 python -c 'import jax; d = jax.devices()[0]; print(d.device_kind, jax.__version__); assert d.platform != "cpu", "no GPU"' \
     | tee "$out/device.log" || exit 1
 
-step tests 120 env JAX_PLATFORMS=cuda python -m pytest -q -m device
+step tests 120 env JAX_PLATFORMS=cuda,cpu python -m pytest -q -m device
 step gpt2_small 120 python -m txjax train --config=configs/gpt2_small.py --workdir="$out/gpt2_small" \
     --config.train.steps=60 --config.train.batch_size=16 --config.model.dtype=bfloat16 --config.log.sample_tokens=0 \
     --config.train.evaluate_every=none --config.train.checkpoint_every=none --config.data.source=python --config.log.every=20

@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ["JAX_PLATFORMS"] == "cpu":
         for item in items:
             if item.get_closest_marker("device"):
-                item.add_marker(pytest.mark.skip(reason="needs an accelerator: set JAX_PLATFORMS=cuda or tpu"))
+                item.add_marker(pytest.mark.skip(reason="needs an accelerator: set JAX_PLATFORMS=cuda,cpu or tpu,cpu"))
 
 
 @pytest.fixture(scope="session")

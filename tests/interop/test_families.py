@@ -138,10 +138,12 @@ def test_what_a_config_says_and_we_have_not_is_refused(changes: dict, complaint:
         huggingface.family_of("llama").model(LLAMA_3_1_8B | changes)
 
 
-def test_scaling_that_a_config_leaves_out_is_that_of_transformers():
-    """gpt-oss without any is stretched; a scaling without the context it starts from has the model's."""
+def test_what_a_config_leaves_out_is_what_transformers_takes():
+    """gpt-oss without a scaling is stretched; a scaling without the context it starts from has the model's."""
     family = huggingface.family_of("gpt_oss")
-    bare = {key: value for key, value in GPT_OSS_20B.items() if key != "rope_scaling"}
+    left = {"rope_scaling", "rope_theta", "layer_types", "sliding_window", "num_key_value_heads", "head_dim"}
+    left |= {"rms_norm_eps", "num_experts_per_tok", "attention_bias", "swiglu_limit", "hidden_act"}
+    bare = {key: value for key, value in GPT_OSS_20B.items() if key not in left}
     assert family.model(bare) == family.model(GPT_OSS_20B)
     plain = family.model(bare | {"rope_parameters": {"rope_type": "default", "rope_theta": 150000}})
     assert plain.position == Rope(theta=150_000.0)

@@ -151,7 +151,7 @@ class Attention(Section):
     num_kv_heads: key/value heads, each shared by num_heads / num_kv_heads query heads; none: as many as heads.
     head_dim: width of a head; none: width / num_heads.
     qk_norm: the model's norm on the queries and keys of self-attention, before they are rotated: of each head by itself
-        (Henry et al. 2020; Qwen3), or of all heads together (Team OLMo 2024, OLMo 2).
+        (Dehghani et al. 2023; Qwen3), or of all heads together (Team OLMo 2024, OLMo 2).
     sinks: a learned score for each head of self-attention, in the softmax beside those of the keys, without a value.
     implementation: plain is the reference; recomputed keeps no weights for the backward pass and skips what
         causality hides; xla and cudnn are jax.nn.dot_product_attention's; blockwise needs memory linear in the length.

@@ -36,13 +36,23 @@ class ConfigError(ValueError):
     """A config that cannot be: one sentence with the field, the value and the fix."""
 
 
+Former = Mapping[str, tuple[tuple[Any, Any], ...]]  # by field, values of earlier versions, each with today's
+
+
 class Section:
-    """Base of the config's frozen dataclasses: typed on construction, then judged by `check`."""
+    """Base of the config's frozen dataclasses: typed on construction, then judged by `check`.
+
+    former: what fields said in earlier versions, so that the config.json of an old run is read.
+    """
+
+    former: ClassVar[Former] = {}
 
     def __post_init__(self) -> None:
         hints = field_types(type(self))
         for name, hint in hints.items():
-            object.__setattr__(self, name, coerce(getattr(self, name), hint, name))
+            value = getattr(self, name)
+            value = next((now for then, now in self.former.get(name, ()) if value == then), value)
+            object.__setattr__(self, name, coerce(value, hint, name))
         self.check()
 
     def check(self) -> None:

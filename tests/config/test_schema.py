@@ -224,8 +224,22 @@ def test_flags_that_are_easy_to_get_wrong(flag: str, read: Any):
     assert read(override(Config(), [*position, f"--config.{flag}"]))
 
 
+def test_what_a_field_said_in_an_earlier_version_is_read_as_todays():
+    """The config.json of an old run, which has every field."""
+    old = to_dict(Config())
+    assert old["model"]["attention"]["qk_norm"] == "none"
+    for then, now in ((False, "none"), (True, "head")):
+        old["model"]["attention"]["qk_norm"] = then
+        read = from_dict(Config, old)
+        assert read.model.attention.qk_norm == now
+        assert to_dict(read)["model"]["attention"]["qk_norm"] == now
+    old["model"]["attention"]["qk_norm"] = ["head"]
+    with pytest.raises(ConfigError, match=r"model.attention.qk_norm must be one of none, head, all, got \['head'\]"):
+        from_dict(Config, old)
+
+
 def test_a_flag_may_be_a_bare_switch_and_the_last_of_two_counts():
     assert override(Config(), ["--noconfig.model.attention.qkv_bias"]).model.attention.qkv_bias is False
-    assert override(Config(), ["--config.model.attention.qk_norm"]).model.attention.qk_norm is True
+    assert override(Config(), ["--config.model.attention.sinks"]).model.attention.sinks is True
     assert override(Config(), ["--config.train.steps=1", "--config.train.steps=2"]).train.steps == 2
     assert override(Config(), ["--config.train.seed", "-1"]).train.seed == -1

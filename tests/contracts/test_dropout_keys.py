@@ -86,7 +86,7 @@ def test_the_same_step_draws_the_same_masks(monkeypatch: pytest.MonkeyPatch):
 
 ARMS: dict[str, tuple[tuple[str, Any], ...]] = {
     "norm placement": (("norm_placement", "post"),),
-    "query and key norms": (("attention.qk_norm", True),),
+    "query and key norms": (("attention.qk_norm", "head"),),
     "position": (("position", Rope()),),
     "feed-forward": (("feedforward", Dense(activation="swiglu", hidden=24)),),
     "depth": (("num_layers", 3),),

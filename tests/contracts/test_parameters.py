@@ -41,7 +41,7 @@ def closed_form(model: Model) -> int:
             return 0
         gate = D * D + D
         counts = {
-            "attention": lambda: attention() + heads.qk_norm * 2 * norm(H) + heads.sinks * N,
+            "attention": lambda: attention() + qk_norms() + heads.sinks * N,
             "latent": lambda: latent(kind) + heads.output_bias * D + heads.sinks * N,
             "linear_attention": attention,
             "rnn": lambda: gate + D * D,
@@ -56,6 +56,9 @@ def closed_form(model: Model) -> int:
         matrices = D * N * H + 2 * D * K * H + N * H * D
         return matrices + heads.qkv_bias * (N + 2 * K) * H + heads.output_bias * D
 
+    def qk_norms() -> int:
+        return {"none": 0, "head": 2 * norm(H), "all": norm(N * H) + norm(K * H)}[heads.qk_norm]
+
     def latent(kind: Any) -> int:
         R = kind.rope_dim or max(2, 2 * round(H / 6))
         C, W, Q = kind.kv_rank or 4 * (H - R), kind.value_dim or H - R, kind.q_rank
@@ -67,7 +70,7 @@ def closed_form(model: Model) -> int:
     def feedforward(kind: Any) -> int:
         if kind.kind == "none":
             return 0
-        gated = kind.activation in ("swiglu", "geglu", "geglu_tanh")
+        gated = kind.activation in ("swiglu", "geglu", "geglu_tanh", "swiglu_clamped")
         F = kind.hidden or (math.ceil(8 * D / 3 / 8) * 8 if gated else 4 * D)
 
         def network(width: int) -> int:
@@ -76,7 +79,7 @@ def closed_form(model: Model) -> int:
         if kind.kind == "dense":
             return sublayer_norms + network(F)
         E, shared = kind.num_experts, kind.num_shared
-        router = D * E + (0 if kind.bias_speed is None else E)
+        router = (D + kind.router_bias) * E + (0 if kind.bias_speed is None else E)
         return sublayer_norms + router + E * network(F) + (network(shared * F) if shared else 0)
 
     def head(kind: Any) -> int:
@@ -155,7 +158,7 @@ def test_it_shares_its_initial_parameters_with_its_base(variant: Variant):
 ARMS: dict[str, tuple[tuple[str, Any], ...]] = {
     "deeper": (("num_layers", 5),),
     "another norm placement": (("norm_placement", "sandwich"),),
-    "added query and key norms": (("attention.qk_norm", True),),
+    "added query and key norms": (("attention.qk_norm", "head"),),
     "unrolled": (("unroll", "all"),),
     "a period of two": (("num_layers", 4), ("pattern", (Layer(), Layer(mixer=SelfAttention(window=3))))),
     "a layer before the first period": (("num_layers", 3), ("first_layers", (Layer(),))),

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 from txjax.interop import fits, huggingface
 from txjax.models import presets
 from txjax.nn.parameters import path_name
+from txjax.ops.positions import Rope, YarnScaling
 from txjax.schema import ConfigError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "families"
@@ -49,21 +50,17 @@ def test_out_and_in_again_is_the_same(name: str, tmp_path: Path):
             np.testing.assert_array_equal(tensor, np.asarray(theirs[key]).astype(np.float32), err_msg=key)
 
 
-def published_that_fit() -> list[str]:
-    """Presets of families that are here."""
-    starts = ("gpt2", "gpt3", "llama", "mixtral", "deepseek-v3")
-    return [name for name in presets.PUBLISHED if name.startswith(starts)]
+FAMILY_OF = {  # presets, by how their names begin
+    "gpt2": "gpt2", "gpt3": "gpt2", "llama": "llama", "mixtral": "mixtral", "deepseek-v3": "deepseek_v3",
+    "olmo2": "olmo2", "gpt-oss": "gpt_oss",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", published_that_fit())
+@pytest.mark.parametrize("name", [name for name in presets.PUBLISHED if name.startswith(tuple(FAMILY_OF))])
 def test_published_sizes_have_a_config_json_that_says_all(name: str):
     model = presets.named(name)
     family = huggingface.family_for(model)
-    assert (
-        family.model_type
-        == {"gpt3": "gpt2", "deepseek": "deepseek_v3"}.get(name.split("-")[0], name.split("-")[0].rstrip("123."))
-        or family.model_type == "gpt2"
-    )
+    assert family.model_type == next(kind for start, kind in FAMILY_OF.items() if name.startswith(start))
     assert family.unlike(model) == {}
     assert fits.unlike(family.model(family.config(model)), model) == {}
 
@@ -95,8 +92,24 @@ DEEPSEEK_V3 = {  # that beside DeepSeek's, in the form of transformers 4
 }  # fmt: skip
 
 
+GPT_OSS_20B = {  # that beside OpenAI's, less its quantization_config
+    "architectures": ["GptOssForCausalLM"], "attention_bias": True, "attention_dropout": 0.0, "eos_token_id": 200002,
+    "experts_per_token": 4, "head_dim": 64, "hidden_act": "silu", "hidden_size": 2880, "initial_context_length": 4096,
+    "initializer_range": 0.02, "intermediate_size": 2880, "layer_types": ["sliding_attention", "full_attention"] * 12,
+    "max_position_embeddings": 131072, "model_type": "gpt_oss", "num_attention_heads": 64, "num_experts_per_tok": 4,
+    "num_hidden_layers": 24, "num_key_value_heads": 8, "num_local_experts": 32, "output_router_logits": False,
+    "pad_token_id": 199999, "rms_norm_eps": 1e-05, "rope_scaling": {
+        "beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "original_max_position_embeddings": 4096,
+        "rope_type": "yarn", "truncate": False,
+    }, "rope_theta": 150000, "router_aux_loss_coef": 0.9, "sliding_window": 128, "swiglu_limit": 7.0,
+    "tie_word_embeddings": False, "use_cache": True, "vocab_size": 201088,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("config", "preset"), [(LLAMA_3_1_8B, "llama3.1-8b"), (DEEPSEEK_V3, "deepseek-v3")], ids=["llama", "deepseek"]
+    ("config", "preset"),
+    [(LLAMA_3_1_8B, "llama3.1-8b"), (DEEPSEEK_V3, "deepseek-v3"), (GPT_OSS_20B, "gpt-oss-20b")],
+    ids=["llama", "deepseek", "gpt-oss"],
 )
 def test_a_published_config_is_the_preset(config: dict, preset: str):
     model = huggingface.family_of(config["model_type"]).model(config)
@@ -125,6 +138,27 @@ def test_what_a_config_says_and_we_have_not_is_refused(changes: dict, complaint:
         huggingface.family_of("llama").model(LLAMA_3_1_8B | changes)
 
 
+def test_what_a_config_leaves_out_is_what_transformers_takes():
+    """gpt-oss without a scaling is stretched; a scaling without the context it starts from has the model's."""
+    family = huggingface.family_of("gpt_oss")
+    left = {"rope_scaling", "rope_theta", "layer_types", "sliding_window", "num_key_value_heads", "head_dim"}
+    left |= {"rms_norm_eps", "num_experts_per_tok", "attention_bias", "swiglu_limit", "hidden_act"}
+    bare = {key: value for key, value in GPT_OSS_20B.items() if key not in left}
+    assert family.model(bare) == family.model(GPT_OSS_20B)
+    plain = family.model(bare | {"rope_parameters": {"rope_type": "default", "rope_theta": 150000}})
+    assert plain.position == Rope(theta=150_000.0)
+    assert fits.unlike(family.model(family.config(plain)), plain) == {}
+    short = LLAMA_3_1_8B | {"max_position_embeddings": 512, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}
+    position = huggingface.family_of("llama").model(short).position
+    assert position == Rope(theta=500_000.0, scaling=YarnScaling(factor=2.0, original_context=512))
+
+
+@pytest.mark.parametrize("field", ["swiglu_limit", "swiglu_alpha"])
+def test_another_clamp_than_that_of_gpt_oss_is_refused(field: str):
+    with pytest.raises(ConfigError, match=f"{field}=10.0 cannot be held, only"):
+        huggingface.family_of("gpt_oss").model(GPT_OSS_20B | {field: 10.0})
+
+
 def test_a_config_without_a_size_is_refused():
     config = {key: value for key, value in LLAMA_3_1_8B.items() if key != "hidden_size"} | {"hidden_sizes": 3}
     with pytest.raises(ConfigError, match=r"config.json has no hidden_size, did you mean 'hidden_sizes'"):
@@ -139,6 +173,8 @@ def test_a_config_without_a_size_is_refused():
         ("gpt2", {"position": "rope"}, "position.kind='learned' and not 'rope'"),
         ("mixtral", {"logit_softcap": 3.0}, "logit_softcap=None and not 3.0"),
         ("deepseek_v3", {"causal": False}, "causal=True and not False"),
+        ("olmo2", {"attention.qk_norm": "head"}, "attention.qk_norm='all' and not 'head'"),
+        ("gpt_oss", {"attention.sinks": False}, "attention.sinks=True and not False"),
     ],
 )
 def test_a_model_that_a_family_cannot_hold_is_refused(family: str, changes: dict, field: str, tmp_path: Path):

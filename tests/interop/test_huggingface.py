@@ -216,7 +216,11 @@ def test_shards_and_index_must_agree(folder: Path, tmp_path: Path):
         ("config.json", "{", "config.json is no JSON, or is cut off"),
         ("config.json", "[]", "config.json is no config of a model"),
         ("config.json", '{"model_type": "lama"}', "model_type='lama' is not known here, did you mean 'llama'"),
-        ("config.json", '{"model_type": "llama", "quantization_config": {}}', "describes quantised weights"),
+        (
+            "config.json",
+            '{"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}',
+            r"describes quantised weights \(mxfp4\): give those before quantisation",
+        ),
         (files.WEIGHTS, None, "has neither model.safetensors nor model.safetensors.index.json"),
     ],
 )

@@ -36,6 +36,9 @@ COUNTS = {
     "llama2-70b": 68_976_648_192,
     "llama3-8b": 8_030_261_248,
     "llama3.1-8b": 8_030_261_248,
+    "olmo2-7b": 7_298_617_344,
+    "olmo2-13b": 13_716_198_400,
+    "olmo2-32b": 32_234_279_936,
     "bert-base": 110_106_428,
     "bert-large": 336_226_108,
     "roberta-base": 124_697_433,
@@ -54,6 +57,8 @@ COUNTS = {
     "mixtral-8x7b": 46_702_792_704,
     "deepseekmoe-16b": 16_375_728_128,
     "deepseek-v3": 671_026_419_200,
+    "gpt-oss-20b": 20_914_757_184,
+    "gpt-oss-120b": 116_829_156_672,
 }
 
 
@@ -116,12 +121,22 @@ def test_the_original_transformer_varies_as_its_table_3_says(change: dict[str, A
         ("mixtral-8x7b", 12_879_925_248),
         ("deepseekmoe-16b", 2_828_650_496),
         ("deepseek-v3", 37_552_297_472),
+        ("gpt-oss-20b", 3_608_307_264 + 201_088 * 2880),  # the model card counts no embedding: 3.61 and 5.13 billion
+        ("gpt-oss-120b", 5_132_849_472 + 201_088 * 2880),
         ("llama-7b", COUNTS["llama-7b"]),
     ],
 )
 def test_a_token_uses_as_many_parameters_as_the_published_model_says(name: str, count: int):
     model = presets.named(name)
     assert active_parameters(build(model), model) == count
+
+
+def test_gpt_oss_has_as_many_bytes_as_its_file_of_weights():
+    """Matrices of experts are published in MXFP4, 32 numbers of 4 bits and a scale of 8; all else in 16 bits."""
+    model = presets.named("gpt-oss-20b")
+    in_experts = 24 * 32 * 3 * 2880 * 2880
+    others = count_parameters(build(model).shapes()) - in_experts
+    assert 2 * others + in_experts // 32 * 17 == 13_761_264_768
 
 
 def test_a_field_of_a_preset_can_be_changed():

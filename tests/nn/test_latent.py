@@ -108,7 +108,7 @@ def test_the_attention_of_deepseek_v3_has_its_number_of_parameters():
             {"attention": Attention(head_dim=10, implementation="xla")},
             r"which attention\.implementation=xla cannot serve",
         ),
-        ({"attention": Attention(head_dim=10, qk_norm=True)}, r"norms of its own: set attention\.qk_norm=false"),
+        ({"attention": Attention(head_dim=10, qk_norm="all")}, r"norms of its own: set attention\.qk_norm=none"),
         ({"mixer": Latent(rope_dim=10)}, r"rope_dim must leave a part of attention\.head_dim=10 alone, got 10"),
         ({"mixer": Latent(rope_dim=3)}, "position.rope turns pairs and needs an even head_dim, got 3"),
     ],

@@ -127,7 +127,7 @@ def test_sinks_and_windows_are_those_of_gpt_oss():
 def test_local_layers_with_a_rotation_of_their_own_are_those_of_gemma3():
     golden = case("gemma3")
     layers = (Layer(mixer=SelfAttention(window=3, position=Rope(theta=10.0))), Layer())
-    heads = Attention(num_heads=N, num_kv_heads=K, head_dim=6, qk_norm=True, qkv_bias=False, output_bias=False)
+    heads = Attention(num_heads=N, num_kv_heads=K, head_dim=6, qk_norm="head", qkv_bias=False, output_bias=False)
     position = Rope(theta=1000.0, scaling=LinearScaling(factor=2.0))
     norm = RMSNorm(eps=1e-6)
     model = Model(num_layers=2, pattern=layers, attention=heads, position=position, norm=norm, **SIZES)

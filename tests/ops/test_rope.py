@@ -106,15 +106,19 @@ def ntk(pair: int, dim: int, theta: float, factor: float) -> float:
     return kept(pair, dim, theta * factor ** (dim / (dim - 2)))
 
 
-def yarn(pair: int, dim: int, theta: float, factor: float, context: int, fast: float, slow: float) -> float:
+def yarn(
+    pair: int, dim: int, theta: float, factor: float, context: int, fast: float, slow: float, whole: bool = True
+) -> float:
     """Peng et al. 2024, with the ramp of their code between the pairs that turn `fast` and `slow` times in context:
-    pair p turns context theta^(-2p/dim) / 2 pi times.
+    pair p turns context theta^(-2p/dim) / 2 pi times. whole: rounded outwards.
     """
 
     def pair_of(turns: float) -> float:
         return math.log(context / (2 * math.pi * turns)) / math.log(theta) * dim / 2
 
-    start, end = max(math.floor(pair_of(fast)), 0), min(math.ceil(pair_of(slow)), dim - 1)
+    start, end = pair_of(fast), pair_of(slow)
+    if whole:
+        start, end = max(math.floor(start), 0), min(math.ceil(end), dim - 1)
     extrapolated = 1 - min(max((pair - start) / (end - start), 0.0), 1.0)
     f = kept(pair, dim, theta)
     return f / factor * (1 - extrapolated) + f * extrapolated
@@ -140,6 +144,7 @@ PUBLISHED = [
     (YarnScaling(factor=2.0, original_context=256, beta_fast=8.0), yarn, (2.0, 256, 8.0, 1.0)),
     (Llama3Scaling(), llama3, (8.0, 1.0, 4.0, 8192)),
     (Llama3Scaling(factor=2.0, high_factor=10.0, original_context=100), llama3, (2.0, 1.0, 10.0, 100)),
+    (YarnScaling(factor=32.0, original_context=4096, truncate=False), yarn, (32.0, 4096, 32.0, 1.0, False)),
 ]
 
 

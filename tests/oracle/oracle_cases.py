@@ -12,11 +12,14 @@ ENDS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}
 
 
 class Case(NamedTuple):
-    """model_type and fields of a config. auto: which of transformers' classes makes the model."""
+    """model_type and fields of a config. auto: which of transformers' classes makes the model. louder: factors on the
+    random weights of some names, powers of two.
+    """
 
     model_type: str
     fields: dict[str, Any]
     auto: str = "AutoModelForCausalLM"
+    louder: tuple[tuple[str, float], ...] = ()
 
 
 SIZES = {"vocab_size": 41, "hidden_size": 16, "num_hidden_layers": 3, "intermediate_size": 20} | ENDS
@@ -40,6 +43,14 @@ YARN = {
     "rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0,
     "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
 }
+GPT_OSS = LLAMA | {
+    "head_dim": 12, "sliding_window": 5, "num_local_experts": 3, "num_experts_per_tok": 2,
+    "max_position_embeddings": 256, "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 64,
+        "beta_fast": 4.0, "beta_slow": 1.0, "truncate": False,
+    },
+}
+CLAMPED = (("gate_up_proj", 8.0), ("down_proj", 1 / 16))  # so that gates and inputs pass their limits
 
 BERT = {
     "vocab_size": 41, "hidden_size": 16, "num_hidden_layers": 3, "intermediate_size": 20, "num_attention_heads": 4,
@@ -84,6 +95,12 @@ CASES = {
     "deepseek_v3-yarn": Case("deepseek_v3", DEEPSEEK | {
         "q_lora_rank": None, "first_k_dense_replace": 0, "rope_interleave": False, "rope_parameters": YARN,
     }),
+    "olmo2": Case("olmo2", LLAMA),
+    "olmo2-tied": Case("olmo2", LLAMA | {"tie_word_embeddings": True, "attention_bias": True}),
+    "gpt_oss": Case("gpt_oss", GPT_OSS, louder=CLAMPED),
+    "gpt_oss-plain": Case("gpt_oss", GPT_OSS | {
+        "attention_bias": False, "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0},
+    }, louder=CLAMPED),
     "bert": Case("bert", BERT, "AutoModelForPreTraining"),
     "bert-masked": Case("bert", BERT | {"hidden_act": "gelu_new"}, "AutoModelForMaskedLM"),
     "bert-classes": Case("bert", BERT | {"num_labels": 3}, "AutoModelForSequenceClassification"),

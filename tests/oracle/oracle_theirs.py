@@ -31,7 +31,7 @@ def make(case: Case, folder: Path, *, dtype: torch.dtype = torch.float32, seed: 
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())  # T5's config ties them all the same
     with torch.no_grad():
         for name, parameter in [*model.named_parameters(), *moved_by_no_gradient(model)]:
-            noise = torch.randn_like(parameter)
+            noise = torch.randn_like(parameter) * dict(case.louder).get(name.rpartition(".")[2], 1.0)
             is_gain = parameter.ndim == 1 and name.endswith("weight") and "gemma" not in case.model_type
             parameter.copy_((1.0 + 0.2 * noise if is_gain else 0.25 * noise).bfloat16().float())
     model.to(dtype).save_pretrained(folder)

@@ -21,7 +21,7 @@ TOKENIZER = Path(__file__).parents[1] / "golden" / "tokenizer"
 PROMPT = "the other day"
 
 
-@pytest.mark.parametrize("name", ["llama3", "mixtral"])
+@pytest.mark.parametrize("name", ["llama3", "mixtral", "gpt_oss"])
 def test_the_same_text_is_written_and_what_comes_back_is_the_same_model(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

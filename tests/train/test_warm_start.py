@@ -37,7 +37,7 @@ def saved(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.bug("AI-Hypercomputer/maxtext#4343", "T100")
 def test_a_run_takes_what_fits_and_names_what_is_new(before: Path, capsys: pytest.CaptureFixture[str]):
-    changes = ("--config.model.head=linear", "--config.model.position=rope", "--config.model.attention.qk_norm=true")
+    changes = ("--config.model.head=linear", "--config.model.position=rope", "--config.model.attention.qk_norm=head")
     assert train(before, "second", *STILL, *changes, f"--config.train.init_from={before / 'first'}") == 0
     said = capsys.readouterr().out
     first, second = saved(before / "first"), saved(before / "second")

@@ -12,7 +12,7 @@ from jaxtyping import Array
 from txjax.batch import Batch
 from txjax.ops.norms import LayerNorm, Norm
 from txjax.ops.positions import Learned, Position
-from txjax.schema import ConfigError, Kind, Section, require
+from txjax.schema import ConfigError, Former, Kind, Section, require
 
 
 class Mixer(Kind, home="txjax.nn.mixers"):
@@ -150,6 +150,8 @@ class Attention(Section):
         the initial weights of the queries instead (Raffel et al. 2020).
     num_kv_heads: key/value heads, each shared by num_heads / num_kv_heads query heads; none: as many as heads.
     head_dim: width of a head; none: width / num_heads.
+    qk_norm: the model's norm on the queries and keys of self-attention, before they are rotated: of each head by itself
+        (Dehghani et al. 2023; Qwen3), or of all heads together (Team OLMo 2024, OLMo 2).
     sinks: a learned score for each head of self-attention, in the softmax beside those of the keys, without a value.
     implementation: plain is the reference; recomputed keeps no weights for the backward pass and skips what
         causality hides; xla and cudnn are jax.nn.dot_product_attention's; blockwise needs memory linear in the length.
@@ -161,12 +163,14 @@ class Attention(Section):
     head_dim: int | None = None
     scale: Literal["rsqrt", "none", "folded"] | float = "rsqrt"
     softcap: float | None = None
-    qk_norm: bool = False
+    qk_norm: Literal["none", "head", "all"] = "none"
     sinks: bool = False
     qkv_bias: bool = True
     output_bias: bool = True
     implementation: Literal["plain", "recomputed", "xla", "cudnn", "blockwise"] = "recomputed"
     block_size: int = 128
+
+    former: ClassVar[Former] = {"qk_norm": ((False, "none"), (True, "head"))}
 
     def check(self) -> None:
         require(self.num_heads > 0, f"num_heads must be at least 1, got {self.num_heads}")

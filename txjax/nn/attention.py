@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 from txjax.config.model import Model
 from txjax.nn.context import Context, sow
 from txjax.nn.linear import Linear
+from txjax.nn.norm import Norm
 from txjax.nn.parameters import declare
 from txjax.ops.attention import attention
 from txjax.schema import ConfigError, require
@@ -70,6 +71,17 @@ def split_heads(model: Model, name: str, x_BTD: Array, count: int, axis: str) ->
     shape, axes = (model.width, count, model.head_dim), ("embed", axis, "head_dim")
     project = Linear(model, shape, axes, gain=gain, bias=heads.qkv_bias, name=name)
     return jnp.swapaxes(project(x_BTD), 1, 2)
+
+
+def norm_heads(
+    model: Model, name: str, x_BNTH: Float[Array, "B N T H"], axis: str, context: Context
+) -> Float[Array, "B N T H"]:
+    """Queries or keys, normalised as attention.qk_norm says; inside a module's compact call."""
+    if model.attention.qk_norm == "none":
+        return x_BNTH
+    if model.attention.qk_norm == "head":
+        return Norm(model.norm, ("head_dim",), name=name)(x_BNTH, context)
+    return jnp.swapaxes(Norm(model.norm, (axis, "head_dim"), name=name)(jnp.swapaxes(x_BNTH, 1, 2), context), 1, 2)
 
 
 def edited(

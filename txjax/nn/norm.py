@@ -13,18 +13,21 @@ from txjax.schema import ConfigError
 
 
 class Norm(nn.Module):
-    """Any kind of norm over the last axis; axis is the logical name of that axis.
+    """Any kind of norm over the last axes of x together, as many as `axes` gives logical names for.
 
     context: of the pass, which a norm that looks at other tokens needs; None where there is none.
     """
 
     norm: NormKind
-    axis: str = "embed"
+    axes: tuple[str, ...] = ("embed",)
 
     @nn.compact
     def __call__(self, x: Array, context: Context | None = None) -> Array:
+        shape = x.shape[-len(self.axes) :]
+        flat = x.reshape(*x.shape[: -len(self.axes)], -1)
+
         def declared(starts: dict[str, float]) -> dict[str, Array]:
-            return {n: declare(self, n, x.shape[-1:], (self.axis,), mean=start) for n, start in starts.items()}
+            return {n: declare(self, n, shape, self.axes, mean=start).ravel() for n, start in starts.items()}
 
         statistics = {n: jax.lax.stop_gradient(value) for n, value in declared(self.norm.statistics()).items()}
         parameters = declared(self.norm.parameters()) | statistics
@@ -32,11 +35,11 @@ class Norm(nn.Module):
             where = "/".join(self.path)
             raise ConfigError(f"norm={self.norm.kind} looks at other tokens, and {where} has none: choose another norm")
         if not statistics or context is None or not context.train:
-            return self.norm(x, parameters)
-        y, after = self.norm.train(x, parameters, real_tokens(x, context))
+            return self.norm(flat, parameters).reshape(x.shape)
+        y, after = self.norm.train(flat, parameters, real_tokens(flat, context))
         for name, value in after.items():
-            set_parameter(self, name, jax.lax.stop_gradient(value))
-        return y
+            set_parameter(self, name, jax.lax.stop_gradient(value).reshape(shape))
+        return y.reshape(x.shape)
 
 
 def real_tokens(x: Array, context: Context) -> Array | None:

@@ -6,14 +6,30 @@ from collections.abc import Callable
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
-# name: (function, gated); a gated one is f(x W_gate) * (x W_in), Shazeer 2020
-ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], bool]] = {
+
+def gating(function: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
+    """f(gate) x, Shazeer 2020."""
+    return lambda gate, x: function(gate) * x
+
+
+def clamped_swiglu(gate: Array, x: Array) -> Array:
+    """g sigmoid(1.702 g) (u + 1), for g = min(gate, 7) and u = x within -7 and 7: no entry exceeds 56, and the factor
+    is 1 where x is 0. g sigmoid(1.702 g) is nearly GELU. OpenAI 2025 (the code of gpt-oss).
+    """
+    g, u = jnp.minimum(gate, 7.0), jnp.clip(x, -7.0, 7.0)
+    return g * jax.nn.sigmoid(1.702 * g) * (u + 1.0)
+
+
+# name: (function, gated); a gated one is f(x W_gate, x W_in), another f(x W_in)
+ACTIVATIONS: dict[str, tuple[Callable[..., Array], bool]] = {
     "relu": (jax.nn.relu, False),
     "gelu": (partial(jax.nn.gelu, approximate=False), False),
     "gelu_tanh": (partial(jax.nn.gelu, approximate=True), False),
-    "swiglu": (jax.nn.silu, True),
-    "geglu": (partial(jax.nn.gelu, approximate=False), True),
-    "geglu_tanh": (partial(jax.nn.gelu, approximate=True), True),
+    "swiglu": (gating(jax.nn.silu), True),
+    "geglu": (gating(partial(jax.nn.gelu, approximate=False)), True),
+    "geglu_tanh": (gating(partial(jax.nn.gelu, approximate=True)), True),
+    "swiglu_clamped": (clamped_swiglu, True),
 }

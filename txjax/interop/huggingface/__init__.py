@@ -36,8 +36,12 @@ def read(folder: Path) -> Weights:
     config = files.read_json(path)
     if not isinstance(config, dict):
         raise ConfigError(f"{path} is no config of a model: it must be a group of fields")
-    if config.get("quantization_config") is not None:
-        raise ConfigError(f"{path} describes quantised weights: give the weights before quantisation")
+    if (quantised := config.get("quantization_config")) is not None:
+        by = quantised.get("quant_method", "no method named") if isinstance(quantised, dict) else quantised
+        raise ConfigError(
+            f"{path} describes quantised weights ({by}): give those before quantisation, or what transformers saves "
+            "after dequantizing them"
+        )
     family = family_of(config.get("model_type"))
     model = family.model(config)
     tensors = files.stored(folder)

@@ -14,7 +14,7 @@ from txjax.interop.fits import arranged
 from txjax.nn.mixers.attention import SelfAttention
 from txjax.ops.positions import LinearScaling, Llama3Scaling, RopeScaling, YarnScaling
 from txjax.ops.positions.rope import NoScaling
-from txjax.schema import ConfigError, flatten, from_dict, nearest
+from txjax.schema import ConfigError, field_types, flatten, from_dict, nearest
 
 NEEDED = object()  # a default: there is none
 ABSENT = object()  # of a field that the model has not: the family puts its own there, and names what differs
@@ -143,6 +143,7 @@ PARAMETERS = {  # of all scalings: theirs and ours
     "original_max_position_embeddings": "original_context",
     "beta_fast": "beta_fast",
     "beta_slow": "beta_slow",
+    "truncate": "truncate",
 }
 
 
@@ -151,18 +152,21 @@ class Rotary:
     """position=rope: base, scaling, and the share of a head that is turned. Read in the form of transformers 5
     (rope_parameters) and in that of 4 (fields of their own, and rope_scaling); written in the latter, which both read.
 
-    theta, fraction: where the file does not say. fraction_name: of a family that turns a share, or none. mscale: fields
-    of yarn that both are its mscale; a family without them has 1.
+    theta, fraction, scaling: where the file does not say. fraction_name: of a family that turns a share, or none.
+    mscale: fields of yarn that both are its mscale; a family without them has 1. Where the file does not say from which
+    context a scaling starts, it is the model's.
     """
 
     theta: float = 10_000.0
     theta_name: str = "rope_theta"
     fraction: float = 1.0
     fraction_name: str | None = None
+    scaling: RopeScaling = NoScaling()
     mscale: tuple[str, ...] = ()
 
     def to_ours(self, config: Mapping[str, Any]) -> dict[str, Any]:
         given = dict(config.get("rope_scaling") or {}) | dict(config.get("rope_parameters") or {})
+        scaled = bool(given)
         old = given.pop("type", "default")  # the name of rope_type in old files
         kind = given.pop("rope_type", old)
         theta = given.pop("rope_theta", config.get(self.theta_name, self.theta))
@@ -170,7 +174,8 @@ class Rotary:
         if kind == "yarn" and self.mscale:
             given["mscale"] = self._one(given)
         values = {"position.rope.theta": theta, "position.rope.fraction": fraction}
-        return values | {"position.rope.scaling": _scaling(kind, given)}
+        scaling = _scaling(kind, given, config.get("max_position_embeddings")) if scaled else self.scaling
+        return values | {"position.rope.scaling": scaling}
 
     def _one(self, given: dict[str, Any]) -> float:
         """What all fields of `mscale` say."""
@@ -191,15 +196,19 @@ class Rotary:
             own = {theirs: said[f"{path}.{ours}"] for theirs, ours in PARAMETERS.items() if f"{path}.{ours}" in said}
             same = dict.fromkeys(self.mscale if kind == "yarn" else (), said.get(f"{path}.mscale"))
             fields["rope_scaling"] = {"rope_type": words[kind]} | own | same
+        elif self.scaling != NoScaling():
+            fields["rope_scaling"] = {"rope_type": "default"}
         return fields
 
 
-def _scaling(kind: str, given: Mapping[str, Any]) -> RopeScaling:
+def _scaling(kind: str, given: Mapping[str, Any], context: int | None) -> RopeScaling:
     if kind not in SCALINGS:
         raise ConfigError(f"config.json: rope_type={kind!r} is not known here: one of {', '.join(SCALINGS)}")
     if kind == "default":
         return NoScaling()
     own = {PARAMETERS.get(name, name): value for name, value in given.items() if value is not None}
+    if context is not None and "original_context" in field_types(SCALINGS[kind]):
+        own.setdefault("original_context", context)
     return from_dict(SCALINGS[kind], own, f"config.json: rope_type={kind}")
 
 

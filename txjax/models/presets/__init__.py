@@ -4,10 +4,10 @@ A family's function takes the sizes and any field of Model; `named("gpt2-medium"
 parameters are asserted in tests/models/test_presets.py.
 """
 
-from txjax.models.presets.decoders import gpt1, gpt2, gpt3, llama
+from txjax.models.presets.decoders import gpt1, gpt2, gpt3, llama, olmo2
 from txjax.models.presets.encoder_decoders import bart, t5, t5_v1_1, transformer
 from txjax.models.presets.encoders import bert, roberta, vit
-from txjax.models.presets.mixtures import deepseek_moe, deepseek_v3, mixtral, switch
+from txjax.models.presets.mixtures import deepseek_moe, deepseek_v3, gpt_oss, mixtral, switch
 from txjax.models.presets.published import PUBLISHED, named
 from txjax.models.presets.recurrent_nets import gru, lstm, min_gru, recurrent, rnn, seq2seq
 
@@ -20,12 +20,14 @@ __all__ = [
     "gpt1",
     "gpt2",
     "gpt3",
+    "gpt_oss",
     "gru",
     "llama",
     "lstm",
     "min_gru",
     "mixtral",
     "named",
+    "olmo2",
     "recurrent",
     "rnn",
     "roberta",

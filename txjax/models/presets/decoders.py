@@ -1,4 +1,4 @@
-"""Decoders by the sizes that they are made of: GPT and Llama."""
+"""Decoders by the sizes that they are made of: GPT, Llama and OLMo 2."""
 
 from __future__ import annotations
 
@@ -77,3 +77,24 @@ def llama(
         "init": Normal(scale_residual=False),
     }
     return Model(width=width, num_layers=num_layers, context=context, **fields | more)
+
+
+def olmo2(
+    width: int = 4096,
+    num_layers: int = 32,
+    num_heads: int = 32,
+    *,
+    num_kv_heads: int | None = None,
+    context: int = 4096,
+    theta: float = 500_000.0,
+    eps: float = 1e-6,
+    **more: Any,
+) -> Model:
+    """OLMo 2: Llama with norms on what a layer adds to the stream and not on what it reads, and on queries and keys, of
+    all heads together. Team OLMo 2024, section 2.1.
+    """
+    attention = Attention(
+        num_heads=num_heads, num_kv_heads=num_kv_heads, qk_norm="all", qkv_bias=False, output_bias=False
+    )
+    fields: dict[str, Any] = {"attention": attention, "norm_placement": "output"}
+    return llama(width, num_layers, num_heads, context=context, theta=theta, eps=eps, **fields | more)

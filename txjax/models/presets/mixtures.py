@@ -1,4 +1,4 @@
-"""Mixtures of experts: Switch, Mixtral, DeepSeek."""
+"""Mixtures of experts: Switch, Mixtral, DeepSeek, gpt-oss."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from txjax.models.presets.decoders import llama
 from txjax.models.presets.encoder_decoders import t5
 from txjax.nn.feedforwards.dense import Dense
 from txjax.nn.feedforwards.mixture import Mixture
+from txjax.nn.mixers.attention import SelfAttention
 from txjax.nn.mixers.latent import Latent
-from txjax.ops.positions import Rope
+from txjax.ops.positions import Rope, YarnScaling
 
 
 def switch(
@@ -107,4 +108,32 @@ def deepseek_v3(
         "position": Rope(pairs="interleaved"),
         "eps": 1e-6,
     }  # fmt: skip
+    return llama(width, num_layers, num_heads, context=context, **fields | more)
+
+
+def gpt_oss(
+    width: int = 2880,
+    num_layers: int = 24,
+    num_heads: int = 64,
+    *,
+    hidden: int = 2880,
+    num_experts: int = 32,
+    num_kv_heads: int = 8,
+    window: int = 128,
+    context: int = 131_072,
+    **more: Any,
+) -> Model:
+    """gpt-oss: mixtures of clamped SwiGLU experts, biases everywhere but in norms and head, a sink for each attention
+    head, a window in every other layer, YaRN. OpenAI 2025, section 2.
+
+    hidden: of an expert.
+    """
+    fields: dict[str, Any] = {
+        "attention": Attention(num_heads=num_heads, num_kv_heads=num_kv_heads, head_dim=64, sinks=True),
+        "pattern": (Layer(mixer=SelfAttention(window=window)), Layer()),
+        "feedforward": Mixture(
+            num_experts, 4, hidden, "swiglu_clamped", bias=True, router_bias=True, gate="softmax_chosen"
+        ),
+        "position": Rope(theta=150_000.0, scaling=YarnScaling(factor=32.0, original_context=4096, truncate=False)),
+    }
     return llama(width, num_layers, num_heads, context=context, **fields | more)

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from txjax.config import Model
-from txjax.models.presets.decoders import gpt1, gpt2, gpt3, llama
+from txjax.models.presets.decoders import gpt1, gpt2, gpt3, llama, olmo2
 from txjax.models.presets.encoder_decoders import bart, t5, t5_v1_1, transformer
 from txjax.models.presets.encoders import bert, roberta, vit
-from txjax.models.presets.mixtures import deepseek_moe, deepseek_v3, mixtral, switch
+from txjax.models.presets.mixtures import deepseek_moe, deepseek_v3, gpt_oss, mixtral, switch
 from txjax.ops.positions import Llama3Scaling, Rope, YarnScaling
 from txjax.schema import ConfigError, nearest
 
@@ -47,6 +47,9 @@ PUBLISHED: dict[str, Callable[..., Model]] = {
         llama, 4096, 32, 32, hidden=14336, num_kv_heads=8, context=131_072, vocab_size=128_256,
         position=Rope(theta=500_000.0, scaling=Llama3Scaling()),
     ),
+    "olmo2-7b": partial(olmo2, 4096, 32, 32, hidden=11008, vocab_size=100_352),
+    "olmo2-13b": partial(olmo2, 5120, 40, 40, hidden=13824, vocab_size=100_352),
+    "olmo2-32b": partial(olmo2, 5120, 64, 40, hidden=27648, num_kv_heads=8, vocab_size=100_352),
     "bert-base": partial(BERT, 768, 12, 12),
     "bert-large": partial(BERT, 1024, 24, 16),
     "roberta-base": partial(ROBERTA, 768, 12, 12),
@@ -68,6 +71,8 @@ PUBLISHED: dict[str, Callable[..., Model]] = {
         deepseek_v3, 7168, 61, 128, context=163_840, vocab_size=129_280,
         position=Rope(pairs="interleaved", scaling=YarnScaling(factor=40.0)),
     ),
+    "gpt-oss-20b": partial(gpt_oss, 2880, 24, 64, num_experts=32, vocab_size=201_088),
+    "gpt-oss-120b": partial(gpt_oss, 2880, 36, 64, num_experts=128, vocab_size=201_088),
 }  # fmt: skip
 
 

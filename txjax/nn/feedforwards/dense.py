@@ -17,13 +17,14 @@ from txjax.schema import require
 
 @dataclass(frozen=True)
 class Dense(FeedForward, kind="dense"):
-    """f(x W_in + b) W_out + b, or f(x W_gate) (x W_in) W_out where the activation is gated (swiglu, geglu).
+    """f(x W_in + b) W_out + b, or f(x W_gate, x W_in) W_out where the activation is gated (swiglu, geglu):
+    see ops/activations.py.
 
     hidden: F; none: 4 D, or 8/3 D rounded up to a multiple of 8 where gated, which has as many parameters.
     """
 
     hidden: int | None = None
-    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu", "geglu", "geglu_tanh"] = "gelu_tanh"
+    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu", "geglu", "geglu_tanh", "swiglu_clamped"] = "gelu_tanh"
     bias: bool = True
 
     def check(self) -> None:
@@ -56,7 +57,7 @@ class DenseModule(nn.Module):
             return Linear(self.model, (D, F), ("embed", "mlp"), bias=self.dense.bias, name=name)
 
         if gated:
-            hidden_BTF = activation(project("gate")(x_BTD)) * project("in")(x_BTD)
+            hidden_BTF = activation(project("gate")(x_BTD), project("in")(x_BTD))
         else:
             hidden_BTF = activation(project("in")(x_BTD))
         hidden_BTF = constrain(hidden_BTF, "batch", "length", "mlp")

@@ -32,6 +32,7 @@ class Mixture(FeedForward, kind="mixture"):
 
     hidden, activation, bias: of each expert, as those of a dense feed-forward.
     num_shared: experts for every token; they are one dense network, num_shared times as wide.
+    router_bias: added to the router's logits, and learned as its weights are.
     gate: g of the chosen experts: softmax over all experts' logits, softmax_chosen over the chosen ones', or sigmoid.
     renormalise: g divided by its sum. With one expert a token g is 1 then and the router learns nothing: refused.
     routed_scale: a factor on g.
@@ -52,8 +53,9 @@ class Mixture(FeedForward, kind="mixture"):
     num_experts: int = 8
     top_k: int = 2
     hidden: int | None = None
-    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu", "geglu", "geglu_tanh"] = "gelu_tanh"
+    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu", "geglu", "geglu_tanh", "swiglu_clamped"] = "gelu_tanh"
     bias: bool = True
+    router_bias: bool = False
     num_shared: int = 0
     gate: Literal["softmax", "softmax_chosen", "sigmoid"] = "softmax"
     renormalise: bool = True
@@ -142,7 +144,7 @@ class MixtureModule(nn.Module):
     def route(self, x_BTD: Array, real_BT: Bool[Array, "B T"], context: Context) -> Routing:
         """The router's choice, with the losses, the figures and the bias that come of it."""
         kind, E = self.mixture, self.mixture.num_experts
-        logits_BTE = Router(self.model, E, name="router")(x_BTD, real_BT)
+        logits_BTE = Router(self.model, E, kind.router_bias, name="router")(x_BTD, real_BT)
         bias_E = None
         if kind.bias_speed is not None:
             bias_E = jax.lax.stop_gradient(declare(self, "bias", (E,), ("experts",)))
@@ -218,10 +220,11 @@ def _devices(mesh: Any, axes: Any) -> int:
 
 
 class Router(nn.Module):
-    """x w, in float32 whatever the model's type: what is chosen must not depend on rounding more than it has to."""
+    """x w + b, in float32 whatever the model's type: what is chosen must not depend on rounding more than it has to."""
 
     model: Model
     num_experts: int
+    bias: bool
 
     @nn.compact
     def __call__(self, x_BTD: Array, real_BT: Bool[Array, "B T"]) -> Float[Array, "B T E"]:
@@ -230,6 +233,8 @@ class Router(nn.Module):
         w_DE = constrain(declare(self, "w", (D, E), ("embed", "experts"), std=std), "embed", "experts")  # gathered
         with jax.default_matmul_precision("highest"):
             logits_BTE = jnp.where(real_BT[..., None], x_BTD, 0.0).astype(jnp.float32) @ w_DE
+        if self.bias:
+            logits_BTE += declare(self, "b", (E,), ("experts",))
         return constrain(logits_BTE, "batch", "length", "experts")
 
 

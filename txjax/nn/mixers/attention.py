@@ -19,11 +19,11 @@ from txjax.nn.attention import (
     held,
     join_heads,
     newest,
+    norm_heads,
     split_heads,
     write,
 )
 from txjax.nn.context import Context, State, sow
-from txjax.nn.norm import Norm
 from txjax.ops.masks import Window
 from txjax.ops.positions import Position
 from txjax.schema import require
@@ -89,9 +89,8 @@ class AttentionModule(nn.Module):
         q_BNTH = split_heads(model, "query", x_BTD, heads.num_heads, "heads")
         k_BKTH = split_heads(model, "key", x_BTD, model.num_kv_heads, "kv_heads")
         v_BKTH = split_heads(model, "value", x_BTD, model.num_kv_heads, "kv_heads")
-        if heads.qk_norm:
-            q_BNTH = Norm(model.norm, axis="head_dim", name="query_norm")(q_BNTH, context)
-            k_BKTH = Norm(model.norm, axis="head_dim", name="key_norm")(k_BKTH, context)
+        q_BNTH = norm_heads(model, "query_norm", q_BNTH, "heads", context)
+        k_BKTH = norm_heads(model, "key_norm", k_BKTH, "kv_heads", context)
         scheme, _ = self.mixer.rotates(model)
         q_BNTH, k_BKTH = context.rotate(q_BNTH, scheme), context.rotate(k_BKTH, scheme)
         sow(self, context, "queries", q_BNTH)

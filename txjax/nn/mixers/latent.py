@@ -54,7 +54,7 @@ class Latent(Mixer, kind="latent"):
             f"mixer=latent has queries and values of two widths, which attention.implementation="
             f"{heads.implementation} cannot serve: use recomputed, plain or blockwise",
         )
-        require(not heads.qk_norm, "mixer=latent has norms of its own: set attention.qk_norm=false")
+        require(heads.qk_norm == "none", "mixer=latent has norms of its own: set attention.qk_norm=none")
         require(
             rotated < model.head_dim,
             f"mixer.latent.rope_dim must leave a part of attention.head_dim={model.head_dim} alone, got {rotated}",
@@ -94,7 +94,7 @@ class LatentModule(nn.Module):
         q_BNTP, q_BNTR = jnp.split(self.queries(x_BTD, context), [plain], axis=-1)
         # with its rotation, the other part of the product gets its temperature
         q_BNTP, q_BNTR = q_BNTP * scheme.temperature(), context.rotate(q_BNTR, scheme)
-        c_BTC = Norm(model.norm, axis="rank", name="kv_norm")(Down(model, rank, name="kv_down")(x_BTD), context)
+        c_BTC = Norm(model.norm, ("rank",), name="kv_norm")(Down(model, rank, name="kv_down")(x_BTD), context)
         r_B1TR = context.rotate(Down(model, rotated, name="key_rope")(x_BTD)[:, None], scheme)
         key_CNP, value_CNW = Up(model, rank, plain, name="key_up")(), Up(model, rank, value, name="value_up")()
         if state is not None:
@@ -120,7 +120,7 @@ class LatentModule(nn.Module):
         model, heads, rank = self.model, self.model.attention, self.mixer.q_rank
         if rank is None:
             return split_heads(model, "query", x_BTD, heads.num_heads, "heads")
-        c_BTC = Norm(model.norm, axis="rank", name="query_norm")(Down(model, rank, name="query_down")(x_BTD), context)
+        c_BTC = Norm(model.norm, ("rank",), name="query_norm")(Down(model, rank, name="query_down")(x_BTD), context)
         gain = model.head_dim**-0.5 if heads.scale == "folded" else 1.0
         shape, axes = (rank, heads.num_heads, model.head_dim), ("rank", "heads", "head_dim")
         return jnp.swapaxes(Linear(model, shape, axes, gain=gain, name="query_up")(c_BTC), 1, 2)

@@ -42,7 +42,7 @@ def network(x: Array, experts: Experts, activation: str, apply: Apply) -> Array:
     """All experts, each on its own rows of x; `apply` knows which rows those are."""
     function, _ = ACTIVATIONS[activation]
     hidden = apply(x, experts.inward)
-    hidden = function(hidden) if experts.gate is None else function(apply(x, experts.gate)) * hidden
+    hidden = function(hidden) if experts.gate is None else function(apply(x, experts.gate), hidden)
     return apply(hidden, experts.outward)
 
 

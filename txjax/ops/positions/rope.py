@@ -86,8 +86,9 @@ class YarnScaling(RopeScaling, kind="yarn"):
     """Slow pairs are interpolated, fast ones kept, those between blended; vectors grow by 0.1 mscale ln(factor) + 1.
 
     A pair is fast if it turns beta_fast times within the original context, slow if beta_slow times; the blend is
-    linear in the pair's number, as in the authors' code. Peng et al. 2024, section 3.2 and 3.4; mscale, 0.707 in
-    DeepSeek-V2: that model's code, 2024.
+    linear in the pair's number, and truncate rounds its ends outwards to whole pairs, as the authors' code does, and
+    gpt-oss (OpenAI 2025) does not. Peng et al. 2024, section 3.2 and 3.4; mscale, 0.707 in DeepSeek-V2: that model's
+    code, 2024.
     """
 
     factor: float = 4.0
@@ -95,6 +96,7 @@ class YarnScaling(RopeScaling, kind="yarn"):
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     mscale: float = 1.0
+    truncate: bool = True
 
     def check(self) -> None:
         require(self.factor >= 1, f"factor must be at least 1, got {self.factor}")
@@ -104,8 +106,10 @@ class YarnScaling(RopeScaling, kind="yarn"):
         def pair_that_turns(times: float) -> float:
             return dim * math.log(self.original_context / (times * 2 * math.pi)) / (2 * math.log(theta))
 
-        first = max(math.floor(pair_that_turns(self.beta_fast)), 0)
-        last = min(math.ceil(pair_that_turns(self.beta_slow)), dim - 1)
+        first, last = pair_that_turns(self.beta_fast), pair_that_turns(self.beta_slow)
+        if self.truncate:
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, dim - 1)
         slow = jnp.clip((jnp.arange(dim // 2, dtype=jnp.float32) - first) / max(last - first, 0.001), 0, 1)
         kept = super().frequencies(theta, dim)
         return kept * (1 - slow) + kept / self.factor * slow

@@ -19,7 +19,7 @@ FAMILY = Family(
     model_type="qwen3",
     architecture="Qwen3ForCausalLM",
     prefix="model.",
-    base=replace(BASE, attention=Attention(num_heads=32, qk_norm=True, qkv_bias=False, output_bias=False)),
+    base=replace(BASE, attention=Attention(num_heads=32, qk_norm="head", qkv_bias=False, output_bias=False)),
     fields=(
         *llama.SIZES,
         *llama.DENSE_FIELDS,

@@ -179,7 +179,7 @@ def test_compressed_files_read_as_plain_ones(folder: Path, tmp_path: Path):
         assert bytes(one) == bytes(other)
 
 
-SPELT = Listed(("<s>", "x", "y", "</s>"), begin="<s>", end="</s>")
+SPELT = Listed(("x", "<s>", "y", "</s>"), begin="<s>", end="</s>")
 
 
 def test_each_side_may_have_a_vocabulary_of_its_own(folder: Path):
@@ -194,7 +194,7 @@ def test_each_side_may_have_a_vocabulary_of_its_own(folder: Path):
         source = row["source"][0][row["source_segments"][0] > 0]
         real = row["segments"][0] > 0
         tokens, targets = row["tokens"][0][real], row["targets"][0][real]
-        assert (source[-1], tokens[0], targets[-1]) == (reader.separator, codec.bos, codec.separator) == (0, 0, 3)
+        assert (source[-1], tokens[0], targets[-1]) == (reader.separator, codec.bos, codec.separator) == (0, 1, 3)
         np.testing.assert_array_equal(tokens[1:], targets[:-1])
         found.add((reader.decode(source[:-1]), codec.decode(targets[:-1])))
         assert data.train.show(i, codec)[0].startswith(repr(reader.decode(source[:-1]))[:-1])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import jax
 import numpy as np
@@ -17,6 +19,7 @@ from txjax.data.sources.pairs import Pairs
 from txjax.data.tokenizers.words import Words
 from txjax.models import presets
 from txjax.store import Run
+from txjax.train import watch
 from txjax.train.run import new_batches, train_run
 
 STEPS = 6
@@ -69,6 +72,18 @@ def test_a_sample_is_a_sentence_of_validation_and_what_is_written_for_it(config:
         said = (ended / "samples" / f"{step}.txt").read_text()
         assert said.startswith(f"{read} -> ")
     assert set(said.removeprefix(f"{read} -> ").replace("<|endoftext|>", "").split()) <= {*"abcd", "<unk>"}
+
+
+def test_a_sample_starts_as_the_decoder_learned_to_start(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    data, prompts = dataset.load(config), []
+    codec = data.codec.extended(("pad", "sentinel0"))  # the marks of T5, whose texts start with padding
+    monkeypatch.setattr(watch, "generate", lambda model, params, given, **how: prompts.extend(given) or [[0]])
+    this = MagicMock(config=config, dataset=replace(data, codec=codec), source=[0])
+    this.run.samples = tmp_path
+    watch.Watch.sample(this, 0, None)
+    assert prompts == [[codec.specials["pad"]]]
 
 
 def test_a_run_that_lost_its_last_checkpoint_goes_on_to_the_same_bits(config: Config, ended: Path, tmp_path: Path):

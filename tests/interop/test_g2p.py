@@ -118,7 +118,8 @@ def without(arrays: Arrays, name: str) -> Arrays:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda a: without(a, "dec_emb"), "is no checkpoint of g2p-en: it has no dec_emb"),
+        (lambda a: without(a, "dec_emb"), "is no checkpoint of g2p-en: it has no table dec_emb"),
+        (lambda a: a | {"dec_emb": a["dec_emb"][:, :0]}, "width must be at least 1, got 0"),
         (lambda a: without(a, "enc_w_ih"), "enc_w_ih is missing"),
         (lambda a: without(a, "dec_b_hh"), f"dec_b_hh must be [{3 * WIDTH}], is missing"),
         (lambda a: a | {"enc_b_ih": a["enc_b_ih"][1:]}, f"enc_b_ih must be [{3 * WIDTH}], is [{3 * WIDTH - 1}]"),

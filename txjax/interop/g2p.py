@@ -51,7 +51,7 @@ PHONEMES = Listed(
 LONGEST = 20
 
 
-def _gru(ours: str, theirs: str) -> table.Table:
+def _side(ours: str, theirs: str) -> table.Table:
     return (
         Row(f"{ours}embedding/w", f"{theirs}_emb", "V D -> V D"),
         Row(f"{ours}layers/gru/input/w", f"{theirs}_w_ih", "(G H) D -> D G H"),
@@ -62,8 +62,8 @@ def _gru(ours: str, theirs: str) -> table.Table:
 
 
 TABLE = (
-    *_gru("encoder/", "enc"),
-    *_gru("", "dec"),
+    *_side("encoder/", "enc"),
+    *_side("", "dec"),
     Row("head/w", "fc_w", "V D -> D V"),
     Row("head/b", "fc_b", "V -> V"),
 )
@@ -77,12 +77,11 @@ class Weights(NamedTuple):
 def read(path: Path) -> Weights:
     """The model and its weights; ConfigError where the file is something else, or an array is missing or misshapen."""
     arrays = _stored(path)
-    require(
-        "dec_emb" in arrays and arrays["dec_emb"].ndim == 2, f"{path} is no checkpoint of g2p-en: it has no dec_emb"
-    )
-    width = arrays["dec_emb"].shape[1]
-    model = Decoder(_model(width))
+    table_VD = arrays.get("dec_emb", np.empty(0))
+    require(table_VD.ndim == 2, f"{path} is no checkpoint of g2p-en: it has no table dec_emb")
+    width = table_VD.shape[1]
     try:
+        model = Decoder(_model(width))
         return Weights(model.config, table.read(TABLE, model, _summed(arrays, width)))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None

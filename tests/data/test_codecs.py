@@ -19,7 +19,12 @@ TEXT = "Once upon a time, 你好，世界！ 👩‍👩‍👧 naïve\n\n  <|en
 # saved is one of the others; words are cut at white space, which is not kept (see test_pairs)
 KINDS = sorted(Tokenizer.members().keys() - {"saved", "words"})
 GOLDEN = Path(__file__).parents[1] / "golden"
-COARSE = {"bpe": {"vocab_size": 300}, "huggingface": {"path": str(GOLDEN / "tokenizer")}}
+LETTERS = ("<pad>", *sorted(set(TEXT)), "</s>", "<unk>")
+COARSE = {
+    "bpe": {"vocab_size": 300},
+    "huggingface": {"path": str(GOLDEN / "tokenizer")},
+    "listed": {"symbols": LETTERS, "between": "nothing", "end": "</s>", "pad": "<pad>", "unknown": "<unk>"},
+}
 
 
 @functools.cache
@@ -34,7 +39,8 @@ def build(kind: str) -> Codec:
 
 
 def characters(kind: str) -> st.SearchStrategy[str]:
-    return st.text(st.sampled_from(sorted(set(TEXT))) if kind == "char" else st.characters(exclude_categories=["Cs"]))
+    known = kind in ("char", "listed")
+    return st.text(st.sampled_from(sorted(set(TEXT))) if known else st.characters(exclude_categories=["Cs"]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,6 +109,17 @@ def test_byte_lengths_add_up_to_the_text(kind: str):
     prefix = 1 if kind == "llama2c" else 0  # its space before a text
     assert codec.byte_lengths()[ids].sum() == len(TEXT.encode()) + prefix
     assert codec.byte_lengths()[codec.separator] == 0
+
+
+def test_a_codec_with_another_for_the_source_is_saved_whole(tmp_path: Path):
+    letters, bare = build("listed"), build("bytes")
+    codec = bare.with_source(letters)
+    codec.extended(("mask",)).save(tmp_path)
+    again = load_codec(tmp_path)
+    assert again.sizes == codec.extended(("mask",)).sizes == (258, len(LETTERS))
+    assert again.reader.encode(TEXT).tolist() == letters.encode(TEXT).tolist()
+    assert again.encode(TEXT).tolist() == bare.encode(TEXT).tolist()
+    assert (bare.source, bare.reader, bare.sizes) == (None, bare, (257,))  # itself it stays as it was
 
 
 @pytest.mark.parametrize("token", [-1, 257])

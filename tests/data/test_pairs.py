@@ -16,8 +16,10 @@ import pytest
 from txjax.config import Config, Data, Encoder, Model, Train
 from txjax.data import dataset
 from txjax.data.buckets import BucketOrder, Buckets, widths_of
+from txjax.data.codec import start_of
 from txjax.data.pipeline import TrainBatches, evaluation_batches
 from txjax.data.sources.pairs import Pairs
+from txjax.data.tokenizers.listed import Listed
 from txjax.data.tokenizers.words import Words, WordsCodec
 from txjax.schema import ConfigError
 
@@ -26,6 +28,7 @@ LINES = {
     "valid": [("a a", "x y"), ("b c", "y y y")],
     "test.2016": [],
 }
+OWN = Encoder(num_layers=1, embedding="own")
 
 
 @pytest.fixture
@@ -174,6 +177,56 @@ def test_compressed_files_read_as_plain_ones(folder: Path, tmp_path: Path):
         file.unlink()
     for one, other in zip(dataset.load(config(folder)).train.contents(), plain.train.contents(), strict=True):
         assert bytes(one) == bytes(other)
+
+
+SPELT = Listed(("x", "<s>", "y", "</s>"), begin="<s>", end="</s>")
+
+
+def test_each_side_may_have_a_vocabulary_of_its_own(folder: Path):
+    own = config(folder, source_tokenizer=Words(continuation=""))
+    own = replace(own, data=replace(own.data, tokenizer=SPELT), model=replace(own.model, encoder=OWN))
+    data = dataset.load(own)
+    codec, reader = data.codec, data.codec.reader
+    assert reader.words == ["b", "a"] and codec.sizes == (4, 4)  # type: ignore[attr-defined]
+    found = set()
+    for i in range(len(data.train)):
+        row = data.train.gather(np.array([i]))
+        source = row["source"][0][row["source_segments"][0] > 0]
+        real = row["segments"][0] > 0
+        tokens, targets = row["tokens"][0][real], row["targets"][0][real]
+        assert (source[-1], tokens[0], targets[-1]) == (reader.separator, codec.bos, codec.separator) == (0, 1, 3)
+        np.testing.assert_array_equal(tokens[1:], targets[:-1])
+        found.add((reader.decode(source[:-1]), codec.decode(targets[:-1])))
+        assert data.train.show(i, codec)[0].startswith(repr(reader.decode(source[:-1]))[:-1])
+    assert found == set(LINES["train"])
+    assert np.array_equal(
+        dataset.load(own, codec).train.gather(np.arange(2))["source"], data.train.gather(np.arange(2))["source"]
+    )
+
+
+def test_a_decoder_starts_as_translate_will_start_it(folder: Path):
+    codec = Words().build(["a b x y"]).extended(("pad", "sentinel0"))  # the marks of T5
+    row = dataset.load(config(folder), codec).train.gather(np.array([0]))
+    assert row["tokens"][0, 0] == start_of(codec) == codec.specials["pad"] != codec.separator
+
+
+def test_a_model_with_one_table_cannot_read_two_vocabularies(folder: Path):
+    with pytest.raises(ConfigError, match=r"embedding=shared cannot be where the data has a vocabulary for each side"):
+        dataset.load(config(folder, source_tokenizer=Words()))
+    with pytest.raises(ConfigError, match=r"data.source.pairs.source_tokenizer=listed has no end of a text"):
+        dataset.load(config(folder, source_tokenizer=Listed(("a", "b"))))
+
+
+def test_sizes_of_both_tables_follow_the_data(folder: Path):
+    two = replace(config(folder), model=Model(encoder=OWN))
+    sized = two.with_vocab(7, 5).model
+    assert (sized.vocab, sized.encoder_model.vocab) == (7, 5)
+    alone = two.with_vocab(7).model
+    assert (alone.vocab, alone.encoder_model.vocab) == (7, 7)
+    given = replace(two, model=Model(encoder=replace(OWN, vocab_size=6), vocab_size=9))
+    assert given.with_vocab(9, 6) == given
+    with pytest.raises(ConfigError, match=r"model.encoder.vocab_size=6 is smaller than the 7 ids of the data"):
+        given.with_vocab(9, 7)
 
 
 @pytest.mark.parametrize(

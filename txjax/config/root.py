@@ -10,7 +10,7 @@ from txjax.config.data import Data
 from txjax.config.model import Model
 from txjax.config.optim import Optim
 from txjax.config.train import Log, Mesh, Train
-from txjax.schema import ConfigError, Section, to_dict
+from txjax.schema import ConfigError, Section, require, to_dict
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,30 @@ class Config(Section):
         """Tokens in a training sequence."""
         return self.data.source.context or self.data.context or self.model.context
 
-    def with_vocab(self, size: int) -> Config:
-        """The config with the vocabulary's size where the model leaves it open; refuses a smaller embedding."""
-        own = self.model.vocab_size
-        if own is not None and own < size:
-            raise ConfigError(
-                f"model.vocab_size={own} is smaller than the {size} ids of the data: set it to {size} or none"
+    def with_vocab(self, size: int, source: int | None = None) -> Config:
+        """The config with the vocabulary's size where the model leaves it open; refuses a smaller embedding.
+
+        source: size of the one that an encoder reads, where it is another.
+        """
+        model, encoder = self.model, self.model.encoder
+        if source is not None and encoder is not None:
+            require(
+                encoder.embedding == "own",
+                f"model.encoder.embedding={encoder.embedding} cannot be where the data has a vocabulary for each side: "
+                "set it to own",
             )
-        return self if own is not None else replace(self, model=replace(self.model, vocab_size=size))
+            encoder = replace(encoder, vocab_size=_rows(encoder.vocab_size, source, "model.encoder.vocab_size"))
+        rows = _rows(model.vocab_size, size, "model.vocab_size")
+        return replace(self, model=replace(model, encoder=encoder, vocab_size=rows))
 
     def digest(self) -> str:
         """Ten hexadecimal digits that name this config: equal for equal values, whichever kinds stay unchosen."""
         text = json.dumps(to_dict(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def _rows(own: int | None, size: int, path: str) -> int:
+    """Rows of an embedding: its own number, or one for each id."""
+    if own is not None and own < size:
+        raise ConfigError(f"{path}={own} is smaller than the {size} ids of the data: set it to {size} or none")
+    return size if own is None else own

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import copy
 import functools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Codec:
     specials: ids that no text has, by what an objective or a source wants them for: cls and sep, before a row and
         after each part of it; mask; pad; end, of what a decoder writes; sentinel0, sentinel1 and so on.
     classes: the names of what targets number, where these are no ids.
+    source: the codec of what an encoder reads, where that has a vocabulary of its own, or None.
     """
 
     kind: ClassVar[str]
@@ -39,10 +41,27 @@ class Codec:
     bos: int | None = None
     specials: Mapping[str, int] = {}
     classes: tuple[str, ...] = ()
+    source: Codec | None = None
 
     @property
     def vocab_size(self) -> int:
         return len(self.pieces)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of its vocabulary, and of the source's where that is another."""
+        return (self.vocab_size,) if self.source is None else (self.vocab_size, self.source.vocab_size)
+
+    @property
+    def reader(self) -> Codec:
+        """The codec of what an encoder reads: this one, unless there is a `source`."""
+        return self.source or self
+
+    def with_source(self, source: Codec) -> Self:
+        """This codec for what a decoder writes, and another for what its encoder reads."""
+        both = copy.copy(self)
+        both.source = source
+        return both
 
     def encode(self, text: str) -> np.ndarray:
         """The int32 ids of a text."""
@@ -144,7 +163,7 @@ class Extended(Codec):
 
     def __init__(self, base: Codec, roles: Iterable[str], classes: tuple[str, ...] = ()) -> None:
         self.base, self.roles, self.classes = base, tuple(roles), classes
-        self.specials, self.bos = dict(base.specials), base.bos
+        self.specials, self.bos, self.source = dict(base.specials), base.bos, base.source
         pieces = list(base.pieces)
         for role in self.roles:
             if role == "end" and base.separator is not None:
@@ -224,8 +243,25 @@ def load_codec(folder: Path) -> Codec:
         raise ConfigError(f"{path} is not a tokenizer that txjax saved, or is damaged") from None
 
 
+def end_of(codec: Codec) -> int:
+    """The id that closes a source and a text; ConfigError where the tokenizer has none."""
+    if codec.separator is None:
+        raise ConfigError(f"a tokenizer of kind {codec.kind} has no id that ends a text, which a translation needs")
+    return codec.separator
+
+
+def start_of(codec: Codec) -> int:
+    """The id with which a decoder over an encoder begins: the padding of a vocabulary that has sentinels, as T5 and the
+    objective named after it have it; of others bos, or where there is none the id that ends a text.
+    """
+    if {"pad", "sentinel0"} <= codec.specials.keys():
+        return codec.specials["pad"]
+    return end_of(codec) if codec.bos is None else codec.bos
+
+
 def _saved(codec: Codec) -> dict[str, Any]:
-    return {"kind": codec.kind, "state": codec.state()}
+    saved = {"kind": codec.kind, "state": codec.state()}
+    return saved if codec.source is None else saved | {"source": _saved(codec.source)}
 
 
 def _restored(saved: Mapping[str, Any]) -> Codec:
@@ -233,4 +269,5 @@ def _restored(saved: Mapping[str, Any]) -> Codec:
     members = {**Tokenizer.members(), Symbols.kind: Symbols, Extended.kind: Extended}
     if kind not in members:
         raise ConfigError(f"holds a tokenizer of kind {kind!r}, which is not known{nearest(kind, members)}")
-    return members[kind].restore(state)
+    codec = members[kind].restore(state)
+    return codec.with_source(_restored(saved["source"])) if "source" in saved else codec

@@ -119,18 +119,19 @@ def beam_search(
     search: BeamSearch,
     context: int | None,
     sources: Sequence[Sequence[int]] | None = None,
+    source_limit: int | None = None,
     rows: int | None = None,
 ) -> list[list[Hypothesis]]:
     """The best finished texts after each prompt, search.results of them at most, the best first.
 
     A batch gives what its prompts give alone. context: the most tokens the model holds at once
-    (txjax.config.Model.memory), or None; it bounds the length of a text too. sources: as of txjax.decode.generate.
-    rows: of the program, where the prompts are fewer: the last batch of many then needs no program of its own.
-    ConfigError where a prompt leaves no room for a text.
+    (txjax.config.Model.memory), or None; it bounds the length of a text too. sources, source_limit: as of
+    txjax.decode.generate. rows: of the program, where the prompts are fewer: the last batch of many then needs no
+    program of its own. ConfigError where a prompt leaves no room for a text.
     """
     require(len(prompts) > 0, "there is no prompt: give at least one")
     check_ids("prompt", prompts, search.limit)
-    check_sources(prompts, sources, search.limit)
+    check_sources(prompts, sources, source_limit or search.limit)
     missing = max((rows or 0) - len(prompts), 0)
     longest_B = _longest(prompts, sources, search, context)
     batch = batch_of(_filled(prompts, missing), None if sources is None else _filled(sources, missing), context)

@@ -56,6 +56,7 @@ def generate(
     context: int | None,
     past_context: Literal["error", "slide"] = "error",
     sources: Sequence[Sequence[int]] | None = None,
+    source_limit: int | None = None,
 ) -> list[list[int]]:
     """Up to `tokens` new ids after each prompt; a text that reaches sampling.end stops there, the end included.
 
@@ -64,10 +65,10 @@ def generate(
     tokens together exceed it: error raises ConfigError before anything runs; slide reads the last half of a text again,
     from position 0, each time the text has filled the context.
     sources: what the encoder of a model that has one reads, ids for each prompt; such a prompt is usually one id, the
-    start of a text.
+    start of a text. source_limit: ids of their vocabulary, where it is another; None: sampling.limit.
     """
     _check(prompts, tokens, sampling, seeds)
-    check_sources(prompts, sources, sampling.limit)
+    check_sources(prompts, sources, source_limit or sampling.limit)
     if past_context == "error" and context is not None:
         _check_room(max(len(p) for p in prompts), tokens, context)
     texts, new = [list(p) for p in prompts], [[] for _ in prompts]

@@ -111,8 +111,9 @@ def refuse_undeclared(study: Study, arms: list[Arm]) -> None:
 
 
 def _of_tokenizer(path: str, allowed: set[str]) -> bool:
-    """The vocabulary follows the tokenizer and the data."""
-    return path == "model.vocab_size" and any(free.startswith("data.") for free in allowed)
+    """The vocabularies follow the tokenizers and the data."""
+    sizes = ("model.vocab_size", "model.encoder.vocab_size")
+    return path in sizes and any(free.startswith("data.") for free in allowed)
 
 
 def costs(config: Config) -> Costs:

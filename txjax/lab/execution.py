@@ -169,7 +169,7 @@ class Execution(Trainer):
 
     def with_vocab(self, config: Config) -> Config:
         """The config with the vocabulary of its data."""
-        return config if self.study.measure else config.with_vocab(self.data(config).codec.vocab_size)
+        return config if self.study.measure else config.with_vocab(*self.data(config).codec.sizes)
 
     def price(self, cells: Sequence[Cell]) -> tuple[float, float]:
         """Seconds to compile, and seconds of training, of what is missing of a phase: by a few steps of what will run,

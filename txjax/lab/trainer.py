@@ -75,7 +75,7 @@ class Trainer:
         return self.datasets[name]
 
     def program(self, config: Config, data: Dataset) -> Programs:
-        config = config.with_vocab(data.codec.vocab_size)
+        config = config.with_vocab(*data.codec.sizes)
         key = program_key(config)
         if key not in self.programs:
             layout = make_layout(config.mesh)

@@ -39,7 +39,7 @@ def train_run(
     Raises ConfigError before anything is compiled where config, data, devices and folder do not fit together, and
     before the folder is made where it is not the folder's fault.
     """
-    config = config.with_vocab(dataset.codec.vocab_size)
+    config = config.with_vocab(*dataset.codec.sizes)
     layout = make_layout(config.mesh)
     check_batch(layout, config.train.batch_size, config.train.accumulation)
     programs = Programs(config, build(config.model), layout)

@@ -16,7 +16,7 @@ from txjax.batch import Batch
 from txjax.config import Config
 from txjax.data.dataset import Dataset
 from txjax.data.pipeline import evaluation_batches
-from txjax.decode import Sampling, generate
+from txjax.decode import Sampling, generate, start_of
 from txjax.probe import training
 from txjax.store import Run
 from txjax.store.checkpoints import CheckpointWriter
@@ -106,20 +106,22 @@ class Watch:
         if log.sample_tokens == 0 or not codec.spells or not model.generates:
             return
         self.report.doing("sampling")
+        prompt = [start_of(codec), *codec.encode(log.prompt)] if model.encoder else codec.prompt(log.prompt)
         ids = generate(
             self.programs.model,
             params,
-            [codec.prompt(log.prompt).tolist()],
+            [list(map(int, prompt))],
             tokens=min(log.sample_tokens, model.context) if model.encoder else log.sample_tokens,
             sampling=Sampling(temperature=log.temperature, end=codec.separator, limit=codec.vocab_size),
             seeds=[self.config.train.seed],
             context=self.config.model.memory,
             past_context="error" if model.encoder else "slide",
             sources=[self.source] if model.encoder else None,
+            source_limit=codec.reader.vocab_size,
         )
         text = log.prompt + codec.decode(ids[0])
         if model.encoder:
-            text = f"{codec.decode(self.source)} -> {text}"
+            text = f"{codec.reader.decode(self.source)} -> {text}"
         self.metrics.text(step, "sample", text)
         on_first(lambda: write_sample(self.run.samples / f"{step}.txt", text))
         self.report.doing("training")

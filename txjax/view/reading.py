@@ -85,7 +85,7 @@ def read(run: Loaded, label: str, text: str, *, tokens: int | None = None, targe
     config, codec = run.config.model, run.codec
     require(config.embedding.reads == "ids", f"look shows text, and this model reads {config.embedding.reads}")
     require(target is None or config.encoder is not None, "--target is for a model with an encoder: use --text alone")
-    source = None if config.encoder is None else [*codec.encode(text).tolist(), decode.end_of(codec)]
+    source = None if config.encoder is None else [*codec.reader.encode(text).tolist(), decode.end_of(codec.reader)]
     ids = _start(run, text if source is None else target or "")
     given = len(ids)
     for what, row in (("the text", ids), ("the text", source or [])):
@@ -105,7 +105,7 @@ def read(run: Loaded, label: str, text: str, *, tokens: int | None = None, targe
         run=label,
         text=text,
         tokens=tokens_of,
-        source=[] if source is None else labels(codec, source),
+        source=[] if source is None else labels(codec.reader, source),
         given=given,
         maps=maps,
         heads=heads,
@@ -157,6 +157,7 @@ def _written(run: Loaded, ids: list[int], source: list[int] | None, tokens: int)
         seeds=[0],
         context=config.memory,
         sources=None if source is None else [source],
+        source_limit=codec.reader.vocab_size,
     )
     return new
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, get_args
 
 import numpy as np
 
-from txjax.config.data import Data, Source, Split
+from txjax.config.data import Data, Source, Split, Tokenizer
 from txjax.data import corpora
 from txjax.data.buckets import Buckets, widths_of
-from txjax.data.codec import Codec
+from txjax.data.codec import Codec, end_of, start_of
 from txjax.data.dataset import Dataset
 from txjax.data.reading import file_text, lines_of
 from txjax.data.sequences import DTYPES
@@ -38,17 +38,19 @@ class Pairs(Source, kind="pairs"):
     """name: a corpus of pairs (`txjax data list`), a folder of train.LANGUAGE, validation.LANGUAGE and test.LANGUAGE,
         one sentence a line, or a .tsv file, a pair a line, which is cut by `data.validation` and `data.test`.
     source, target: the languages, as the files' names end; of a .tsv file the numbers of its columns, from 0.
+    source_tokenizer: of the source; none: data.tokenizer reads both languages, with one vocabulary.
     buckets: lengths that rows are padded to, made from the training pairs; each is a program of its own.
 
-    A pair is encode(source) + end for the encoder; the decoder reads end + encode(target) and predicts encode(target) +
-    end. A batch holds pairs of about one length, as many as fit into train.batch_size x data.context positions, and a
-    multiple of train.batch_size: more of short ones. Pairs longer than data.context on a side are left out of training,
-    and cut outside of it.
+    A pair is encode(source) + end for the encoder; the decoder reads start + encode(target), where the start is the end
+    unless its tokenizer has another, and predicts encode(target) + end. A batch holds pairs of about one length, as
+    many as fit into train.batch_size x data.context positions, and a multiple of train.batch_size: more of short ones.
+    Pairs longer than data.context on a side are left out of training, and cut outside of it.
     """
 
     name: str = ""
     source: str = "en"
     target: str = "de"
+    source_tokenizer: Tokenizer | None = None
     buckets: int = 6
 
     unused: ClassVar = ("chunking", "objective")
@@ -66,7 +68,7 @@ class Pairs(Source, kind="pairs"):
         )
         train = self.texts("train", config.data)
         codec = self._codec(config.data, train) if saved is None else saved
-        config.with_vocab(codec.vocab_size)
+        config.with_vocab(*codec.sizes)
         rest = [self.texts(split, config.data) for split in get_args(Split)[1:]]
         widths = None
         splits = []
@@ -96,13 +98,12 @@ class Pairs(Source, kind="pairs"):
         )
 
     def _codec(self, data: Data, pairs: Sequence[Pair]) -> Codec:
-        """One vocabulary for both languages."""
-        codec = data.tokenizer.build(text for pair in pairs for text in pair)
-        require(
-            codec.separator is not None,
-            f"data.tokenizer={data.tokenizer.kind} has no end of a text, which pairs need: use bpe or words",
-        )
-        return codec
+        """One vocabulary for both languages, or one for each."""
+        if self.source_tokenizer is None:
+            return ended("data.tokenizer", data.tokenizer, (text for pair in pairs for text in pair))
+        codec = ended("data.tokenizer", data.tokenizer, (target for _, target in pairs))
+        path = "data.source.pairs.source_tokenizer"
+        return codec.with_source(ended(path, self.source_tokenizer, (source for source, _ in pairs)))
 
     def _of_corpus(self, corpus: corpora.Corpus, split: Split, data: Data) -> Iterator[Pair]:
         if not corpus.pairs:
@@ -142,6 +143,16 @@ class Pairs(Source, kind="pairs"):
                     f"{path}, line {number} has {len(columns)} columns: data.source.pairs.source and target are the "
                     f"numbers of two of them, from 0, got {self.source!r} and {self.target!r}"
                 ) from None
+
+
+def ended(path: str, tokenizer: Tokenizer, texts: Iterable[str]) -> Codec:
+    """The codec of a tokenizer; ConfigError where it has no end of a text."""
+    codec = tokenizer.build(texts)
+    require(
+        codec.separator is not None,
+        f"{path}={tokenizer.kind} has no end of a text, which pairs need: use bpe or words",
+    )
+    return codec
 
 
 def _side_by_side(source: Path, target: Path) -> Iterator[Pair]:
@@ -194,8 +205,8 @@ class PairExamples:
     endless = renewed = False
     fields = ("tokens", "targets", "weights", "segments", "source", "source_segments")
 
-    def __init__(self, rows: list[tuple[np.ndarray, np.ndarray]], context: int, widths: np.ndarray, end: int) -> None:
-        self.context, self.widths, self.end = context, widths, end
+    def __init__(self, rows: list[tuple[np.ndarray, np.ndarray]], context: int, widths: np.ndarray, start: int) -> None:
+        self.context, self.widths, self.start = context, widths, start
         lengths = np.array([[len(source), len(target)] for source, target in rows]).reshape(-1, 2)
         self.width = widths[np.searchsorted(widths, lengths.max(1))]
         order = np.lexsort((lengths[:, 1], lengths[:, 0], self.width))
@@ -208,15 +219,17 @@ class PairExamples:
         cls, pairs: Sequence[Pair], codec: Codec, context: int, split: Split, widths: int | tuple[int, ...]
     ) -> PairExamples:
         """widths: those of the training pairs, or how many to make."""
-        assert codec.separator is not None
-        end = np.array([codec.separator], np.int32)
-        rows = [tuple(np.concatenate([codec.encode(text), end]) for text in pair) for pair in pairs]
+        sides = [(one, np.array([end_of(one)], np.int32)) for one in (codec.reader, codec)]
+        rows = [
+            tuple(np.concatenate([one.encode(text), end]) for text, (one, end) in zip(pair, sides, strict=True))
+            for pair in pairs
+        ]
         long = [max(map(len, row)) > context for row in rows]
         if split == "train":
             rows = [row for row, too_long in zip(rows, long, strict=True) if not too_long]
         else:
             rows = [
-                tuple(side if len(side) <= context else np.append(side[: context - 1], end) for side in row)
+                tuple(side if len(side) <= context else np.append(side[: context - 1], side[-1]) for side in row)
                 for row in rows
             ]
         require(
@@ -228,7 +241,7 @@ class PairExamples:
         made = np.minimum(widths_of(lengths, widths), context) if isinstance(widths, int) else np.array(widths)
         if made[-1] < lengths.max():  # longer than any of training
             made = np.append(made, context)
-        found = cls(rows, context, np.unique(made), codec.separator)  # type: ignore[arg-type]
+        found = cls(rows, context, np.unique(made), start_of(codec))  # type: ignore[arg-type]
         left_out, shortened = (sum(long), 0) if split == "train" else (0, sum(long))
         tokens, targets = (len(flat) for flat in found.flat)
         share = (tokens + targets) / (2 * int(found.width.sum()))
@@ -250,7 +263,7 @@ class PairExamples:
         width = int(self.width[np.minimum(indices, len(self) - 1)].max())
         source, source_segments = self._padded(0, indices, width)
         targets, segments = self._padded(1, indices, width)
-        tokens = np.concatenate([np.full((len(indices), 1), self.end), targets[:, :-1]], 1) * segments
+        tokens = np.concatenate([np.full((len(indices), 1), self.start), targets[:, :-1]], 1) * segments
         arrays = {
             "tokens": tokens,
             "targets": targets,
@@ -287,5 +300,8 @@ class PairExamples:
 
     def show(self, index: int, codec: Codec) -> list[str]:
         row = self.gather(np.array([index]))
-        sides = ((row["source"], row["source_segments"]), (row["targets"], row["segments"]))
-        return [repr(codec.decode(ids[0][real[0] > 0])) for ids, real in sides]
+        sides = (
+            (codec.reader, row["source"], row["source_segments"]),
+            (codec, row["targets"], row["segments"]),
+        )
+        return [repr(one.decode(ids[0][real[0] > 0])) for one, ids, real in sides]

@@ -13,6 +13,7 @@ ACTIVATIONS: dict[str, tuple[Callable[[Array], Array], bool]] = {
     "relu": (jax.nn.relu, False),
     "gelu": (partial(jax.nn.gelu, approximate=False), False),
     "gelu_tanh": (partial(jax.nn.gelu, approximate=True), False),
+    "silu": (jax.nn.silu, False),
     "swiglu": (jax.nn.silu, True),
     "geglu": (partial(jax.nn.gelu, approximate=False), True),
     "geglu_tanh": (partial(jax.nn.gelu, approximate=True), True),

@@ -23,7 +23,7 @@ class Dense(FeedForward, kind="dense"):
     """
 
     hidden: int | None = None
-    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu", "geglu", "geglu_tanh"] = "gelu_tanh"
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh"] = "gelu_tanh"
     bias: bool = True
 
     def check(self) -> None:

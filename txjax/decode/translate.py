@@ -9,23 +9,7 @@ from txjax.config import Model as ModelConfig
 from txjax.data.codec import Codec
 from txjax.decode.beam import BeamSearch, beam_search
 from txjax.models import Model
-from txjax.schema import ConfigError, require
-
-
-def end_of(codec: Codec) -> int:
-    """The id that closes a source and a text; ConfigError where the tokenizer has none."""
-    if codec.separator is None:
-        raise ConfigError(f"a tokenizer of kind {codec.kind} has no id that ends a text, which a translation needs")
-    return codec.separator
-
-
-def start_of(codec: Codec) -> int:
-    """The id with which a decoder over an encoder begins: the padding of a vocabulary that has sentinels, as T5 and the
-    objective named after it have it; of others bos, or where there is none the id that ends a text.
-    """
-    if {"pad", "sentinel0"} <= codec.specials.keys():
-        return codec.specials["pad"]
-    return end_of(codec) if codec.bos is None else codec.bos
+from txjax.schema import require
 
 
 def translate(
@@ -41,14 +25,13 @@ def translate(
 ) -> list[str]:
     """The best text of a beam search for each line, in the order of the lines; what is blank stays so.
 
-    The encoder reads encode(line) and the end id; the decoder starts with start_of(codec). Lines of about one length
-    share a batch. advance: told how many lines are done. ConfigError for a line that is longer than the model's
-    positions, by its number.
+    The encoder reads codec.source(line); the decoder starts with codec.start. Lines of about one length share a batch.
+    advance: told how many lines are done. ConfigError for a line that is longer than the model's positions, by its
+    number.
     """
     require(config.encoder is not None, "translate needs a model with an encoder: this one only continues text")
     require(batch_size > 0, f"batch_size must be at least 1, got {batch_size}")
-    end = end_of(codec)
-    sources = [[*codec.encode(line).tolist(), end] for line in lines]
+    sources = [codec.source(line).tolist() for line in lines]
     for number, source in enumerate(sources, 1):
         require(
             config.max_length is None or len(source) <= config.max_length,
@@ -57,13 +40,12 @@ def translate(
     texts = [""] * len(lines)
     left = [i for i, line in enumerate(lines) if line.strip()]
     left.sort(key=lambda i: -len(sources[i]))
-    start = start_of(codec)
     for first in range(0, len(left), batch_size):
         chosen = left[first : first + batch_size]
         found = beam_search(
             model,
             params,
-            [[start]] * len(chosen),
+            [codec.start] * len(chosen),
             sources=[sources[i] for i in chosen],
             search=search,
             context=config.memory,

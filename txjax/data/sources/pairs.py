@@ -188,14 +188,14 @@ class PairExamples:
     """A split of pairs, the shortest first: Examples, see txjax.data.dataset.
 
     sources, targets: the ids of all rows, end to end, each row closed by the end id; row i is
-    sources[starts[0][i] : starts[0][i + 1]], and so on.
+    sources[starts[0][i] : starts[0][i + 1]], and so on. first: what a decoder reads before any target.
     """
 
     endless = renewed = False
     fields = ("tokens", "targets", "weights", "segments", "source", "source_segments")
 
-    def __init__(self, rows: list[tuple[np.ndarray, np.ndarray]], context: int, widths: np.ndarray, end: int) -> None:
-        self.context, self.widths, self.end = context, widths, end
+    def __init__(self, rows: list[tuple[np.ndarray, np.ndarray]], context: int, widths: np.ndarray, first: int) -> None:
+        self.context, self.widths, self.first = context, widths, first
         lengths = np.array([[len(source), len(target)] for source, target in rows]).reshape(-1, 2)
         self.width = widths[np.searchsorted(widths, lengths.max(1))]
         order = np.lexsort((lengths[:, 1], lengths[:, 0], self.width))
@@ -210,7 +210,9 @@ class PairExamples:
         """widths: those of the training pairs, or how many to make."""
         assert codec.separator is not None
         end = np.array([codec.separator], np.int32)
-        rows = [tuple(np.concatenate([codec.encode(text), end]) for text in pair) for pair in pairs]
+        first, *forced = codec.start
+        before = np.array(forced, np.int32)
+        rows = [(codec.source(source), np.concatenate([before, codec.encode(target), end])) for source, target in pairs]
         long = [max(map(len, row)) > context for row in rows]
         if split == "train":
             rows = [row for row, too_long in zip(rows, long, strict=True) if not too_long]
@@ -228,7 +230,7 @@ class PairExamples:
         made = np.minimum(widths_of(lengths, widths), context) if isinstance(widths, int) else np.array(widths)
         if made[-1] < lengths.max():  # longer than any of training
             made = np.append(made, context)
-        found = cls(rows, context, np.unique(made), codec.separator)  # type: ignore[arg-type]
+        found = cls(rows, context, np.unique(made), first)  # type: ignore[arg-type]
         left_out, shortened = (sum(long), 0) if split == "train" else (0, sum(long))
         tokens, targets = (len(flat) for flat in found.flat)
         share = (tokens + targets) / (2 * int(found.width.sum()))
@@ -250,7 +252,7 @@ class PairExamples:
         width = int(self.width[np.minimum(indices, len(self) - 1)].max())
         source, source_segments = self._padded(0, indices, width)
         targets, segments = self._padded(1, indices, width)
-        tokens = np.concatenate([np.full((len(indices), 1), self.end), targets[:, :-1]], 1) * segments
+        tokens = np.concatenate([np.full((len(indices), 1), self.first), targets[:, :-1]], 1) * segments
         arrays = {
             "tokens": tokens,
             "targets": targets,

@@ -126,7 +126,7 @@ def translate(
     et al. 2017's, section 6.1.
     """
     search = decode.BeamSearch(
-        end=decode.end_of(run.codec),
+        end=run.codec.end,
         size=beam,
         length_penalty=length_penalty,
         penalty=penalty,
@@ -135,6 +135,7 @@ def translate(
         extra=extra,
         longest=longest,
         limit=run.codec.vocab_size,
+        never=run.codec.unwritten,
     )
     how = {"search": search, "batch_size": batch_size, "advance": advance}
     return decode.translate(run.model, run.params, run.config.model, run.codec, lines, **how)

@@ -18,7 +18,7 @@ ANGLES = "float32 angles of up to 600 are off by 3e-5"
 
 
 def code(count: int, width: int = D) -> np.ndarray:
-    return np.asarray(sinusoidal_code(jnp.arange(count), width, base=BASE), np.float64)
+    return np.asarray(sinusoidal_code(jnp.arange(count), width, base=BASE, pairs="interleaved"), np.float64)
 
 
 @identity("C06", "PE(i + 37) = M PE(i) with one M for all i, of 2 x 2 rotations", 1e-4, ANGLES)
@@ -46,7 +46,7 @@ def product_falls_monotonically() -> float:
 
 @identity("C08", "no two of 20,000 positions have one code")
 def codes_are_unique() -> float:
-    pe = np.asarray(sinusoidal_code(jnp.arange(20_000), 64, base=BASE))
+    pe = np.asarray(sinusoidal_code(jnp.arange(20_000), 64, base=BASE, pairs="interleaved"))
     return len(pe) - len(np.unique(pe, axis=0))
 
 

@@ -92,3 +92,20 @@ def test_a_runs_tokenizer_serves_another_run(codec: Extended, tmp_path: Path):
         Saved().build([])
     with pytest.raises(ConfigError, match="holds no tokenizer"):
         Saved(str(tmp_path / "nothing")).build([])
+
+
+def test_a_decoder_begins_with_the_end_or_with_the_padding_that_stands_beside_sentinels(codec: Extended):
+    assert codec.start == (codec.end,)
+    assert codec.extended(("pad",)).start == (codec.end,)
+    spans = codec.extended(("pad", "sentinel0"))
+    assert spans.start == (spans.specials["pad"],)
+    assert codec.source_ids(TEXT).tolist() == [*codec.encode(TEXT), codec.end]
+    assert codec.source_ids(TEXT).dtype == np.int32
+
+
+def test_without_an_end_there_is_no_source():
+    codec = Tokenizer.members()["bytes"]().build([TEXT])
+    codec.separator = None
+    assert codec.start == ()
+    with pytest.raises(ConfigError, match="a tokenizer of kind bytes has no id that ends a text, which an encoder"):
+        codec.source_ids(TEXT)

@@ -48,6 +48,33 @@ def test_a_run_keeps_the_files(codec: HuggingFaceCodec, tmp_path: Path):
     assert again.encode("the other day").tolist() == codec.encode("the other day").tolist()
 
 
+GENERATION = {"decoder_start_token_id": 1, "forced_bos_token_id": 0, "bad_words_ids": [[2], [3, 4]], "num_beams": 4}
+
+
+@pytest.mark.parametrize("name", ["generation_config.json", "config.json"])  # the latter in old models
+def test_a_decoder_begins_as_the_files_of_its_model_say(name: str, tmp_path: Path):
+    shutil.copytree(GOLDEN, tmp_path / "theirs")
+    (tmp_path / "theirs" / name).write_text(json.dumps(GENERATION))
+    HuggingFace(str(tmp_path / "theirs")).build([]).save(tmp_path)
+    codec = load_codec(tmp_path)
+    assert isinstance(codec, HuggingFaceCodec)
+    assert (codec.begins, codec.start, codec.unwritten) == ((1, 0), (1, 0), (2,))
+    assert codec.extended(("mask", "pad", "sentinel0")).start == (1, 0)
+    assert codec.source_ids("the").tolist() == [0, *codec.encode("the"), 1]
+    kept = {key: value for key, value in GENERATION.items() if key != "num_beams"}  # of ids alone
+    assert json.loads(codec.files["generation_config.json"]) == kept
+
+
+def test_where_they_say_nothing_it_begins_with_the_end(codec: HuggingFaceCodec, tmp_path: Path):
+    assert (codec.begins, codec.start, codec.unwritten) == ((), (codec.separator,), ())
+    shutil.copytree(GOLDEN, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "generation_config.json").write_text('{"bos_token_id": 0}')  # of a decoder alone
+    assert HuggingFace(str(tmp_path)).build([]).files == codec.files
+    (tmp_path / "generation_config.json").write_text('{"bos_to')
+    with pytest.raises(ConfigError, match=r"generation_config.json is no JSON, or is cut off"):
+        HuggingFace(str(tmp_path)).build([])
+
+
 def test_text_comes_as_soon_as_a_character_is_whole(codec: HuggingFaceCodec):
     stream = codec.stream()
     ids = codec.encode("a你 b").tolist()

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from txjax.data.codec import end_of, start_of
 from txjax.data.tokenizers.listed import Listed
 from txjax.schema import ConfigError, from_dict, to_dict
 
@@ -19,7 +18,7 @@ def test_an_id_is_a_place_in_the_list_whatever_the_text():
     codec = WORDS.build(["Q Q Q"])
     assert codec.encode(" B  AH0 K\n").tolist() == [5, 4, 6]
     assert codec.decode([2, 5, 4, 6]) == "<s>B AH0 K"
-    assert (start_of(codec), end_of(codec), codec.specials) == (2, 3, {"pad": 0})
+    assert (codec.start, codec.end, codec.specials) == ((2,), 3, {"pad": 0})
     assert codec.is_text.tolist() == [False, True, False, False, True, True, True]
     assert codec.byte_lengths()[codec.encode("B AH0 K")].sum() == len("B AH0 K ")
     assert to_dict(from_dict(Listed, to_dict(WORDS)["listed"])) == to_dict(WORDS)  # as a run's config.json keeps it

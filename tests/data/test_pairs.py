@@ -16,9 +16,8 @@ import pytest
 from txjax.config import Config, Data, Encoder, Model, Train
 from txjax.data import dataset
 from txjax.data.buckets import BucketOrder, Buckets, widths_of
-from txjax.data.codec import start_of
 from txjax.data.pipeline import TrainBatches, evaluation_batches
-from txjax.data.sources.pairs import Pairs
+from txjax.data.sources.pairs import PairExamples, Pairs
 from txjax.data.tokenizers.listed import Listed
 from txjax.data.tokenizers.words import Words, WordsCodec
 from txjax.schema import ConfigError
@@ -67,6 +66,20 @@ def test_the_encoder_reads_a_sentence_and_its_end_and_the_decoder_predicts_the_o
         assert not row["tokens"][0][~real].any()
         found.add((codec.decode(source[:-1]), codec.decode(target[:-1])))
     assert found == set(LINES["train"])
+
+
+def test_a_tokenizer_of_others_frames_a_source_and_begins_a_target_as_its_model_did():
+    """BART's: <s> source </s>, and </s> <s> before the first token that is written, of which <s> is a target too."""
+
+    class Framed(WordsCodec):
+        bos, begins = 1, (0, 1)
+
+    codec = Framed(["a", "b", "x"], "@@")
+    rows = PairExamples.of([("a b", "x")], codec, 8, "train", 1).gather(np.array([0]))
+    a, b, x = codec.encode("a b x").tolist()
+    for name, want in {"source": [1, a, b, 0], "tokens": [0, 1, x], "targets": [1, x, 0]}.items():
+        real = rows["source_segments" if name == "source" else "segments"][0] > 0
+        assert rows[name][0][real].tolist() == want
 
 
 def test_a_batch_holds_rows_of_one_width_and_as_many_as_fit(folder: Path):
@@ -207,7 +220,7 @@ def test_each_side_may_have_a_vocabulary_of_its_own(folder: Path):
 def test_a_decoder_starts_as_translate_will_start_it(folder: Path):
     codec = Words().build(["a b x y"]).extended(("pad", "sentinel0"))  # the marks of T5
     row = dataset.load(config(folder), codec).train.gather(np.array([0]))
-    assert row["tokens"][0, 0] == start_of(codec) == codec.specials["pad"] != codec.separator
+    assert row["tokens"][0, 0] == codec.start[0] == codec.specials["pad"] != codec.separator
 
 
 def test_a_model_with_one_table_cannot_read_two_vocabularies(folder: Path):

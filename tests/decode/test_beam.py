@@ -236,6 +236,15 @@ def test_ids_without_a_token_are_never_chosen():
     assert max(token for text in row for token in text.ids) < 7
 
 
+def test_what_is_never_written_costs_no_other_id_anything():
+    """The rest are as likely as without it."""
+    without, never = (Scripted({1: [9, 7, 7, 7, 7]}, size, certainty=5.0) for size in (7, VOCAB))
+    search = replace(SEARCH, never=tuple(range(7, VOCAB)))
+    [want] = beam_search(without, None, [[1]], search=SEARCH, context=None)  # type: ignore[arg-type]
+    [found] = beam_search(never, None, [[1]], search=search, context=None)  # type: ignore[arg-type]
+    assert_same(found, want)
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -245,6 +254,7 @@ def test_ids_without_a_token_are_never_chosen():
         ({"ratio": -0.5}, "ratio must not be negative"),
         ({"longest": 0}, "longest must be at least 1 or none, got 0"),
         ({"limit": 0}, "end must be an id of the vocabulary, got 0"),
+        ({"never": (3, END)}, r"end=0 is among never=\(3, 0\): no text could end"),
     ],
 )
 def test_a_search_that_means_nothing_is_refused(change: dict[str, Any], complaint: str):

@@ -265,6 +265,7 @@ def test_the_likeliest_row_without_a_token_is_not_drawn_either():
     model = Scripted({1: [20]}, VOCAB)
     assert sampled(model, [[1]], 3, GREEDY) == [[20, 20, 20]]
     assert sampled(model, [[1]], 3, replace(GREEDY, limit=20)) == [[0, 0, 0]]
+    assert sampled(model, [[1]], 3, replace(GREEDY, never=(20, 0))) == [[1, 1, 1]]
 
 
 @pytest.mark.bug("jax-ml/jax#192")

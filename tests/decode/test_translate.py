@@ -35,17 +35,19 @@ class Reading(NamedTuple):
 class Copier:
     """The next id is the source's next. It keeps the part of the Model contract that decoding needs.
 
-    batches: how many rows of source each program was made for.
+    batches: how many rows of source each program was made for. sources, starts: the rows that were read.
     """
 
     def __init__(self) -> None:
         self.batches: list[int] = []
-        self.starts: list[int] = []
+        self.sources: list[list[int]] = []
+        self.starts: list[list[int]] = []
 
     def prefill(self, params: Any, batch: Batch, cache_len: int) -> tuple[jax.Array, Reading]:
         self.batches.append(batch.source.shape[0])
         reading = Reading(jnp.asarray(batch.source), jnp.zeros(batch.source.shape[0], jnp.int32))
-        jax.debug.callback(lambda starts: self.starts.extend(starts.tolist()), batch.tokens[:, 0])
+        jax.debug.callback(lambda rows: self.starts.extend(rows.tolist()), batch.tokens)
+        jax.debug.callback(lambda rows: self.sources.extend(rows.tolist()), batch.source)
         return self.logits(reading), reading
 
     def step(self, params: Any, tokens: jax.Array, cache: Reading) -> tuple[jax.Array, Reading]:
@@ -75,28 +77,22 @@ def test_every_line_comes_out_at_its_place_joined_and_blank_ones_stay_blank(batc
     assert done == ([4, 6, 7] if batch_size == 2 else [7])
     assert set(model.batches) == {min(batch_size, 5)}  # one program, of no more rows than there are lines
     jax.effects_barrier()
-    assert set(model.starts) == {END}
+    assert {tuple(row) for row in model.starts} == {(END,)}
 
 
-@pytest.mark.parametrize(
-    ("own", "marks"),
-    [("bos", {}), ("pad", {"sentinel0": 7})],  # T5's vocabulary, and that of its objective, has sentinels
-)
-def test_a_text_starts_with_the_codecs_own_id_where_it_has_one(own: str, marks: dict[str, int]):
-    first = int(CODEC.encode("ein")[0])
+def test_a_source_is_framed_and_a_text_begun_as_the_codec_says():
+    der, ein, hut = CODEC.encode("der ein hut").tolist()
 
-    class Started(Codec):
-        pieces, separator = CODEC.pieces, END
-        bos = first if own == "bos" else None
-        specials = marks if own == "bos" else marks | {"pad": first}
-        is_text = CODEC.is_text
+    class Framed(Codec):
+        pieces, separator, bos, begins = CODEC.pieces, END, der, (ein, der)
         encode, piece = staticmethod(CODEC.encode), staticmethod(CODEC.piece)
 
     model = Copier()
     how = {"search": SEARCH, "batch_size": 1}
-    assert translate(model, None, CONFIG, Started(), ["der hut"], **how) == ["der hut"]  # type: ignore[arg-type]
+    assert translate(model, None, CONFIG, Framed(), ["hut"], **how) == ["hut"]  # type: ignore[arg-type]
     jax.effects_barrier()
-    assert model.starts == [first]
+    assert model.starts == [[ein, der]]
+    assert model.sources[0][:3] == [der, hut, END] and not any(model.sources[0][3:])
 
 
 def test_no_lines_are_no_lines():

@@ -17,6 +17,7 @@ from txjax.data.tokenizers.char import Char
 from txjax.data.tokenizers.huggingface import HuggingFaceCodec, files_of
 from txjax.interop import huggingface, llama2c
 from txjax.models import build
+from txjax.nn.feedforwards.dense import Dense
 from txjax.store.checkpoints import CheckpointWriter
 from txjax.store.files import StoreError
 
@@ -154,6 +155,18 @@ def test_and_goes_back_with_its_tokenizer(llama: Path, run_of_llama: Path, tmp_p
     said = json.loads((back / "config.json").read_text())
     assert (said["bos_token_id"], said["eos_token_id"], said["pad_token_id"]) == (0, 1, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["back"]
+
+
+def test_over_an_encoder_the_id_that_begins_a_text_goes_with_the_weights(tmp_path: Path):
+    """Also of a run that was trained here, whose tokenizer says nothing of it; else transformers takes its own."""
+    theirs = shutil.copytree(TOKENIZER, tmp_path / "theirs")
+    model = presets.bart(8, 1, 2, context=16, vocab_size=283, feedforward=Dense(hidden=12))
+    params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), build(model).shapes())
+    huggingface.write(theirs, model, params)
+    assert convert(theirs, tmp_path / "run") == 0
+    assert main(["convert", f"--from={tmp_path / 'run'}", f"--to={tmp_path / 'back'}", "--format=huggingface"]) == 0
+    said = json.loads((tmp_path / "back" / "config.json").read_text())
+    assert said["decoder_start_token_id"] == api.load(tmp_path / "run").codec.end == 1
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,16 @@ from txjax.nn.heads.pooler import PoolerHead
 from txjax.nn.heads.tied import Tied
 from txjax.schema import ConfigError
 
-FAMILIES = ("bert", "roberta", "vit", "t5", "bart")
+FAMILIES = {name: name for name in ("bert", "roberta", "vit", "t5", "bart")} | {"switch": "switch_transformers"}
 PUBLISHED = [name for name in presets.PUBLISHED if name.split("-")[0] in FAMILIES]
+GOLDEN = Path(__file__).parents[1] / "golden" / "families"
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_sizes_have_a_config_json_that_says_all(name: str):
     model = presets.named(name)
     family = huggingface.family_for(model)
-    assert family.model_type == name.split("-")[0]
+    assert family.model_type == FAMILIES[name.split("-")[0]]
     assert family.unlike(model) == {}
     assert fits.unlike(family.model(family.config(model)), model, family.free) == {}
 
@@ -74,6 +75,10 @@ def test_t5_divides_by_the_root_of_its_width_where_the_head_is_the_embedding(sai
         ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' cannot be held"),
         ("bart", {"encoder_ffn_dim": 8, "decoder_ffn_dim": 16}, "encoder_ffn_dim=8 cannot be held"),
         ("t5", {"num_layers": 2, "feed_forward_proj": "gated-relu"}, "feed_forward_proj='gated-relu' is not known"),
+        ("marian", {"decoder_vocab_size": 9}, "decoder_vocab_size=9 cannot be held, only that of vocab_size"),
+        ("marian", {"vocab_size": 9, "normalize_embedding": True}, "normalize_embedding=True cannot be held"),
+        ("switch_transformers", {"router_bias": True}, "router_bias=True cannot be held, only False"),
+        ("switch_transformers", {"dense_act_fn": "tanh"}, "dense_act_fn='tanh' is not known here: one of gelu"),
     ],
 )
 def test_what_no_model_of_ours_has_is_refused(family: str, said: dict[str, Any], complaint: str):
@@ -86,7 +91,7 @@ def test_a_bare_model_of_encoders_reads_names_without_a_prefix(tmp_path: Path):
     import numpy as np
     from safetensors.numpy import load_file, save_file
 
-    golden = Path(__file__).parents[1] / "golden" / "families" / "bert-classes"
+    golden = GOLDEN / "bert-classes"
     read = huggingface.read(golden)
     tensors = load_file(golden / "model.safetensors")
     bare = {name.removeprefix("bert."): x for name, x in tensors.items() if not name.startswith("classifier")}
@@ -98,3 +103,73 @@ def test_a_bare_model_of_encoders_reads_names_without_a_prefix(tmp_path: Path):
     assert got.model.head == PoolerHead()
     want = {name: leaf for name, leaf in read.params.items() if name != "head"}
     jax.tree.map(np.testing.assert_array_equal, got.params, want)
+
+
+OPUS = {  # what OPUS-MT's files say of a model, in the form of transformers 4
+    "model_type": "marian", "vocab_size": 58101, "d_model": 512, "encoder_layers": 6, "decoder_layers": 6,
+    "encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048,
+    "activation_function": "swish", "max_position_embeddings": 512, "scale_embedding": True,
+    "static_position_embeddings": True, "normalize_before": False, "normalize_embedding": False,
+    "add_final_layer_norm": False, "pad_token_id": 58100, "decoder_start_token_id": 58100, "eos_token_id": 0,
+}  # fmt: skip
+
+
+def test_an_opus_translator_is_the_original_transformer_with_biases_and_silu():
+    family = huggingface.family_of("marian")
+    model = family.model(OPUS)
+    differing = fits.unlike(presets.transformer(vocab_size=58101), model)
+    paths = {"attention.qkv_bias", "attention.output_bias", "feedforward.dense.activation", "head.tied.bias"}
+    assert differing.keys() == paths | {"position.sinusoidal.pairs"}
+    assert {name: value for name, value in OPUS.items() if name != "eos_token_id"}.items() <= family.config(
+        model
+    ).items()
+
+
+def test_the_positions_that_old_files_of_marian_hold_are_not_of_the_model(tmp_path: Path):
+    import numpy as np
+    from safetensors.numpy import load_file, save_file
+
+    tensors = load_file(GOLDEN / "marian" / "model.safetensors")
+    for side in ("encoder", "decoder"):
+        tensors[f"model.{side}.embed_positions.weight"] = np.zeros((32, 16), np.float32)
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text((GOLDEN / "marian" / "config.json").read_text())
+    assert huggingface.read(tmp_path).model == huggingface.read(GOLDEN / "marian").model
+
+
+def test_a_head_of_its_own_beside_two_embeddings_is_refused(tmp_path: Path):
+    from safetensors.numpy import load_file, save_file
+
+    tensors = load_file(GOLDEN / "marian-own" / "model.safetensors")
+    tensors["lm_head.weight"] = tensors["model.encoder.embed_tokens.weight"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text((GOLDEN / "marian-own" / "config.json").read_text())
+    with pytest.raises(ConfigError, match=r"lm_head.weight is not model.decoder.embed_tokens.weight, though"):
+        huggingface.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "sparse"),
+    [
+        ({}, "010001000100"),  # three of twelve
+        ({"num_sparse_decoder_layers": 6}, "010101010101"),
+        ({"num_sparse_decoder_layers": 12}, "111111111111"),
+        ({"num_sparse_decoder_layers": 0}, "010000000000"),  # a step of all layers, which is one
+        ({"num_sparse_decoder_layers": 6, "decoder_sparse_step": 5}, "010000100001"),
+        ({"num_decoder_layers": 5, "decoder_sparse_step": 2}, "01010"),
+        ({"num_decoder_layers": None, "num_layers": 4, "decoder_sparse_step": 1}, "1111"),
+    ],
+)
+def test_the_step_says_which_layers_of_switch_have_a_mixture(said: dict[str, Any], sparse: str):
+    family = huggingface.family_of("switch_transformers")
+    model = family.model({"model_type": "switch_transformers"} | said)
+    kinds = [model.feedforward_of(layer).kind for layer in model.layers]
+    assert kinds == ["mixture" if one == "1" else "dense" for one in sparse]
+    written = family.config(model)
+    assert fits.unlike(family.model(written), model, family.free) == {}
+    assert written["expert_capacity"] == model.context  # a row of so many tokens loses none
+
+
+def test_t5_is_no_switch_without_mixtures():
+    with pytest.raises(ConfigError, match=r"switch_transformers as Hugging Face lays it out holds only"):
+        huggingface.family_of("switch_transformers").config(presets.t5(vocab_size=9))

@@ -51,9 +51,9 @@ def test_the_bias_falls_with_the_distance_from_each_rows_own_query():
 
 
 def test_the_code_of_a_position_is_the_same_alone_and_in_a_batch():
-    table = sinusoidal_code(jnp.arange(50), 16, base=10_000.0)
+    table = sinusoidal_code(jnp.arange(50), 16, base=10_000.0, pairs="interleaved")
     rows = jnp.array([[7, 8, 0], [49, 3, 3]])
-    np.testing.assert_array_equal(sinusoidal_code(rows, 16, base=10_000.0), table[rows])
+    np.testing.assert_array_equal(sinusoidal_code(rows, 16, base=10_000.0, pairs="interleaved"), table[rows])
     x = jnp.ones((2, 3, 16), jnp.bfloat16)
     embedded = Sinusoidal().embed(x, rows, {})
     assert embedded.dtype == jnp.bfloat16
@@ -62,16 +62,25 @@ def test_the_code_of_a_position_is_the_same_alone_and_in_a_batch():
 
 @pytest.mark.bug("BrianPulfer/PapersReimplementations#9")
 def test_sine_and_cosine_of_a_pair_turn_together():
-    code = np.asarray(sinusoidal_code(jnp.arange(300), 64, base=10_000.0), np.float64)
+    code = np.asarray(sinusoidal_code(jnp.arange(300), 64, base=10_000.0, pairs="interleaved"), np.float64)
     np.testing.assert_allclose(code[:, 0::2] ** 2 + code[:, 1::2] ** 2, 1, atol=1e-6)
     frequency = np.unwrap(np.arctan2(code[:, 0::2], code[:, 1::2]), axis=0)[-1] / 299
     np.testing.assert_allclose(frequency, 10_000.0 ** (-np.arange(32) / 32), rtol=1e-4)
 
 
+def test_half_has_all_sines_before_all_cosines():
+    rows = jnp.array([[7, 8, 0], [49, 3, 3]])
+    halves = sinusoidal_code(rows, 16, base=10_000.0, pairs="half")
+    interleaved = sinusoidal_code(rows, 16, base=10_000.0, pairs="interleaved")
+    np.testing.assert_array_equal(halves, jnp.concatenate([interleaved[..., 0::2], interleaved[..., 1::2]], -1))
+    embedded = Sinusoidal(pairs="half").embed(jnp.zeros((2, 3, 16)), rows, {})
+    np.testing.assert_array_equal(embedded, halves)
+
+
 @pytest.mark.claim("C06", "C07")
 def test_an_offset_is_one_rotation_and_one_inner_product_wherever_it_starts():
     width, k = 128, 37
-    code = np.asarray(sinusoidal_code(jnp.arange(600), width, base=10_000.0), np.float64)
+    code = np.asarray(sinusoidal_code(jnp.arange(600), width, base=10_000.0, pairs="interleaved"), np.float64)
     rotation = np.zeros((width, width))
     for pair in range(0, width, 2):
         a = k * 10_000 ** (-pair / width)
@@ -85,7 +94,7 @@ def test_an_offset_is_one_rotation_and_one_inner_product_wherever_it_starts():
 
 @pytest.mark.claim("C08")
 def test_every_position_has_a_code_of_its_own():
-    code = np.asarray(sinusoidal_code(jnp.arange(20_000), 64, base=10_000.0))
+    code = np.asarray(sinusoidal_code(jnp.arange(20_000), 64, base=10_000.0, pairs="interleaved"))
     assert len(np.unique(code, axis=0)) == 20_000
 
 

@@ -104,7 +104,7 @@ def code(position: int, width: int) -> np.ndarray:
 
 @pytest.mark.claim("C09")
 def test_sinusoidal_code():
-    ours = sinusoidal_code(jnp.arange(100), 64, base=10_000.0)
+    ours = sinusoidal_code(jnp.arange(100), 64, base=10_000.0, pairs="interleaved")
     # an angle of up to 100 in float32
     np.testing.assert_allclose(ours, np.stack([code(i, 64) for i in range(100)]), atol=1e-5)
 

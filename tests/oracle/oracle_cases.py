@@ -69,6 +69,12 @@ BART = {
     "vocab_size": 41, "d_model": 16, "encoder_layers": 3, "decoder_layers": 2, "encoder_attention_heads": 4,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 20, "decoder_ffn_dim": 20, "max_position_embeddings": 32,
 }
+MARIAN = BART | {"pad_token_id": 1, "decoder_start_token_id": 1, "scale_embedding": True}
+SWITCH = {  # the capacity is the length of the longest row
+    "vocab_size": 41, "d_model": 16, "d_kv": 6, "d_ff": 20, "num_heads": 4, "num_layers": 4, "num_decoder_layers": 3,
+    "num_sparse_encoder_layers": 2, "num_sparse_decoder_layers": 1, "num_experts": 3, "expert_capacity": 9,
+    "relative_attention_num_buckets": 8, "relative_attention_max_distance": 12,
+}
 
 CASES = {
     "gpt2": Case("gpt2", GPT2 | {"n_inner": 20}),
@@ -113,6 +119,14 @@ CASES = {
     }, "AutoModelForSeq2SeqLM"),
     "bart": Case("bart", BART, "AutoModelForSeq2SeqLM"),
     "bart-scaled": Case("bart", BART | {"scale_embedding": True}, "AutoModelForSeq2SeqLM"),
+    "marian": Case("marian", MARIAN | {"activation_function": "swish"}, "AutoModelForSeq2SeqLM"),
+    "marian-own": Case("marian", MARIAN | {
+        "activation_function": "relu", "share_encoder_decoder_embeddings": False,
+    }, "AutoModelForSeq2SeqLM"),
+    "switch": Case("switch_transformers", SWITCH, "AutoModelForSeq2SeqLM"),
+    "switch-all": Case("switch_transformers", SWITCH | {
+        "num_sparse_encoder_layers": 4, "num_sparse_decoder_layers": 3, "dense_act_fn": "gelu_new",
+    }, "AutoModelForSeq2SeqLM"),
 }
 # fmt: on
 

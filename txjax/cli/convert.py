@@ -87,7 +87,7 @@ def from_run(source: Path, target: Path, step: str, form: str) -> None:
 
 
 def to_huggingface(folder: Path, loaded: Loaded, family: Family | None) -> str:
-    """Weights and tokenizer; the model_type that was written."""
+    """Weights and tokenizer, with the ids of a text's ends; the model_type that was written."""
     from txjax.data.tokenizers.huggingface import files_of
     from txjax.interop import huggingface
 
@@ -95,6 +95,8 @@ def to_huggingface(folder: Path, loaded: Loaded, family: Family | None) -> str:
     marks = {"bos_token_id": codec.bos, "eos_token_id": codec.separator}
     if "pad" in codec.specials:
         marks["pad_token_id"] = codec.specials["pad"]
+    if loaded.config.model.encoder is not None and codec.start:
+        marks["decoder_start_token_id"] = codec.start[0]
     written = huggingface.write(folder, loaded.config.model, loaded.params, family=family, more=marks)
     tokenizer = files_of(codec)
     if tokenizer is None:

@@ -28,6 +28,8 @@ class Codec:
     pieces: the bytes that each id stands for; a character may be spread over several ids.
     separator: the id between documents, which also ends generation, or None.
     bos: the id that a text must begin with, or None where it needs none.
+    begins: what a decoder over an encoder begins with, where the files of a tokenizer say so; see `start`.
+    unwritten: ids that a text never has, though a model may find them likely.
     specials: ids that no text has, by what an objective or a source wants them for: cls and sep, before a row and
         after each part of it; mask; pad; end, of what a decoder writes; sentinel0, sentinel1 and so on.
     classes: the names of what targets number, where these are no ids.
@@ -39,6 +41,8 @@ class Codec:
     pieces: Sequence[bytes]
     separator: int | None = None
     bos: int | None = None
+    begins: tuple[int, ...] = ()
+    unwritten: tuple[int, ...] = ()
     specials: Mapping[str, int] = {}
     classes: tuple[str, ...] = ()
     source: Codec | None = None
@@ -78,6 +82,30 @@ class Codec:
         if first is not None:
             return np.concatenate([np.array([first], np.int32), ids])
         return ids if len(ids) else self._first_prompt()
+
+    @property
+    def end(self) -> int:
+        """The id that closes a source and a text; ConfigError where the tokenizer has none."""
+        if self.separator is None:
+            raise ConfigError(f"a tokenizer of kind {self.kind} has no id that ends a text, which an encoder needs")
+        return self.separator
+
+    @property
+    def start(self) -> tuple[int, ...]:
+        """The ids that a decoder over an encoder reads before it writes any: `begins`; where that is empty the padding
+        of a vocabulary with sentinels, as T5 and the objective named after it have it, and of others the id that ends
+        a text. What comes after the first of them is learnt as a text is. Empty where there is no such id.
+        """
+        if self.begins:
+            return self.begins
+        if {"pad", "sentinel0"} <= self.specials.keys():
+            return (self.specials["pad"],)
+        return () if self.separator is None else (self.separator,)
+
+    def source_ids(self, text: str) -> np.ndarray:
+        """The ids that an encoder reads of a text: bos where there is one, the text, and the end."""
+        before = np.array([] if self.bos is None else [self.bos], np.int32)
+        return np.concatenate([before, self.encode(text), np.array([self.end], np.int32)])
 
     def _first_prompt(self) -> np.ndarray:
         """What stands for an empty prompt where no id begins a text: the end of a line if it has an id, or id 0."""
@@ -164,6 +192,7 @@ class Extended(Codec):
     def __init__(self, base: Codec, roles: Iterable[str], classes: tuple[str, ...] = ()) -> None:
         self.base, self.roles, self.classes = base, tuple(roles), classes
         self.specials, self.bos, self.source = dict(base.specials), base.bos, base.source
+        self.begins, self.unwritten = base.begins, base.unwritten
         pieces = list(base.pieces)
         for role in self.roles:
             if role == "end" and base.separator is not None:
@@ -241,22 +270,6 @@ def load_codec(folder: Path) -> Codec:
         if isinstance(error, ConfigError):
             raise ConfigError(f"{path} {error}") from None
         raise ConfigError(f"{path} is not a tokenizer that txjax saved, or is damaged") from None
-
-
-def end_of(codec: Codec) -> int:
-    """The id that closes a source and a text; ConfigError where the tokenizer has none."""
-    if codec.separator is None:
-        raise ConfigError(f"a tokenizer of kind {codec.kind} has no id that ends a text, which a translation needs")
-    return codec.separator
-
-
-def start_of(codec: Codec) -> int:
-    """The id with which a decoder over an encoder begins: the padding of a vocabulary that has sentinels, as T5 and the
-    objective named after it have it; of others bos, or where there is none the id that ends a text.
-    """
-    if {"pad", "sentinel0"} <= codec.specials.keys():
-        return codec.specials["pad"]
-    return end_of(codec) if codec.bos is None else codec.bos
 
 
 def _saved(codec: Codec) -> dict[str, Any]:

@@ -1,11 +1,10 @@
 """From a model and a prompt, or a source, to text."""
 
-from txjax.data.codec import end_of, start_of
 from txjax.decode.beam import BeamSearch, Hypothesis, Penalty, Stop, beam_search
 from txjax.decode.generate import Sampling, generate
 from txjax.decode.translate import translate
 
 __all__ = [
-    "BeamSearch", "Hypothesis", "Penalty", "Sampling", "Stop", "beam_search", "end_of", "generate", "start_of",
+    "BeamSearch", "Hypothesis", "Penalty", "Sampling", "Stop", "beam_search", "generate",
     "translate",
 ]  # fmt: skip

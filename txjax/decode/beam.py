@@ -40,7 +40,7 @@ class BeamSearch:
     stop: certain: once `results` texts are finished and no open beam can come before the last of them, whatever
         follows: probabilities only fall, so that an open beam's score is at most log P / penalty(the longest).
         full: once k texts are finished (fairseq; transformers' early_stopping); with k = 1 this is greedy decoding.
-    limit: ids from this one on are never chosen, or None.
+    limit: ids from this one on are never chosen, or None. never: others that are not.
     """
 
     end: int
@@ -53,6 +53,7 @@ class BeamSearch:
     longest: int | None = None
     results: int = 1
     limit: int | None = None
+    never: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         require(self.size > 0, f"beam must be at least 1, got {self.size}")
@@ -62,6 +63,7 @@ class BeamSearch:
         require(self.longest is None or self.longest > 0, f"longest must be at least 1 or none, got {self.longest}")
         inside = self.end >= 0 and (self.limit is None or self.end < self.limit)
         require(inside, f"end must be an id of the vocabulary, got {self.end}")
+        require(self.end not in self.never, f"end={self.end} is among never={self.never}: no text could end")
 
     def penalties(self, lengths: np.ndarray) -> np.ndarray:
         """penalty(|y|) of each length."""
@@ -154,6 +156,7 @@ def beam_search(
         cache_len=rounded(cached, context),
         end=search.end,
         limit=search.limit,
+        never=search.never,
     )
     texts_BKM, lengths_BK, scores_BK = map(np.asarray, (beams.finished_BKM, beams.lengths_BK, beams.finished_BK))
     return [_hypotheses(texts_BKM[b], lengths_BK[b], scores_BK[b], search.results) for b in range(len(prompts))]
@@ -191,7 +194,7 @@ def _hypotheses(ids_KM: np.ndarray, lengths_K: np.ndarray, scores_K: np.ndarray,
     return [Hypothesis(ids_KM[k, : lengths_K[k]].tolist(), float(scores_K[k])) for k in best]
 
 
-@partial(jax.jit, static_argnames=("model", "size", "room", "cache_len", "end", "limit"))
+@partial(jax.jit, static_argnames=("model", "size", "room", "cache_len", "end", "limit", "never"))
 def _loop(
     model: Model,
     params: Any,
@@ -203,10 +206,11 @@ def _loop(
     cache_len: int,
     end: int,
     limit: int | None,
+    never: tuple[int, ...],
 ) -> Beams:
     logits_BV, cache = model.prefill(params, batch, cache_len)
     B = logits_BV.shape[0]
-    grow = partial(_grow, rules=rules, end=end, limit=limit)
+    grow = partial(_grow, rules=rules, end=end, limit=limit, never=never)
 
     def body(carry: tuple[Beams, Move, Any]) -> tuple[Beams, Move, Any]:
         beams, move, cache = carry
@@ -230,12 +234,18 @@ def _loop(
 
 
 def _grow(
-    beams: Beams, logits_RV: Float[Array, "R V"], *, rules: Rules, end: int, limit: int | None
+    beams: Beams,
+    logits_RV: Float[Array, "R V"],
+    *,
+    rules: Rules,
+    end: int,
+    limit: int | None,
+    never: tuple[int, ...],
 ) -> tuple[Beams, Move]:
     """The beams with one id more in each open text. C counts candidates, R the rows of the cache."""
     (B, K), length = beams.open_BK.shape, beams.length + 1
     must_end_B = length >= rules.longest_B
-    total_BC, beam_BC, id_BC = _candidates(beams.open_BK, logits_RV, must_end_B, end, limit)
+    total_BC, beam_BC, id_BC = _candidates(beams.open_BK, logits_RV, must_end_B, end, limit, never)
     texts_BCM = _taken(beams.open_BKM, beam_BC).at[:, :, length - 1].set(id_BC)
 
     ends_BC = id_BC == end
@@ -256,13 +266,15 @@ def _grow(
 
 
 def _candidates(
-    open_BK: Array, logits_RV: Array, must_end_B: Array, end: int, limit: int | None
+    open_BK: Array, logits_RV: Array, must_end_B: Array, end: int, limit: int | None, never: tuple[int, ...]
 ) -> tuple[Float[Array, "B C"], Int[Array, "B C"], Int[Array, "B C"]]:
     """log P of the 2k likeliest continuations of each prompt's open texts, the beam each goes on from, and its id."""
     (B, K), V = open_BK.shape, logits_RV.shape[-1]
     ids_V = jnp.arange(V)
     if limit is not None:
         logits_RV = jnp.where(ids_V < limit, logits_RV, -jnp.inf)
+    if never:
+        logits_RV = logits_RV.at[:, jnp.array(never)].set(-jnp.inf)
     logp_BKV = jax.nn.log_softmax(logits_RV.astype(jnp.float32)).reshape(B, K, V)
     logp_BKV = jnp.where(must_end_B[:, None, None] & (ids_V != end), -jnp.inf, logp_BKV)
     total_BC, place_BC = jax.lax.top_k((open_BK[..., None] + logp_BKV).reshape(B, K * V), 2 * K)

@@ -25,7 +25,7 @@ class Sampling:
     """How a token is drawn; see txjax.ops.sampling.filtered_logits.
 
     temperature: 0 is greedy; one number, or one a prompt. end: id that ends a text, or None. limit: ids from this one
-    on are never drawn (rows of the embedding that the tokenizer does not use), or None.
+    on are never drawn (rows of the embedding that the tokenizer does not use), or None. never: others that are not.
     """
 
     temperature: float | Sequence[float] = 1.0
@@ -33,6 +33,7 @@ class Sampling:
     top_p: float | None = None
     end: int | None = None
     limit: int | None = None
+    never: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for t in np.atleast_1d(self.temperature):
@@ -143,11 +144,12 @@ def _draw(
         top_k=sampling.top_k,
         end=sampling.end,
         limit=sampling.limit,
+        never=sampling.never,
     )
     return [row[:n].tolist() for row, n in zip(np.asarray(drawn), np.asarray(lengths_B), strict=True)]
 
 
-@partial(jax.jit, static_argnames=("model", "buffer", "cache_len", "top_k", "end", "limit"))
+@partial(jax.jit, static_argnames=("model", "buffer", "cache_len", "top_k", "end", "limit", "never"))
 def _loop(
     model: Model,
     params: Any,
@@ -164,6 +166,7 @@ def _loop(
     top_k: int | None,
     end: int | None,
     limit: int | None,
+    never: tuple[int, ...],
 ) -> tuple[Int[Array, "B M"], Int[Array, " B"]]:
     """New ids, and how many of them count in each row; stops early once every row has ended."""
     logits_BV, cache = model.prefill(params, batch, cache_len)
@@ -172,6 +175,8 @@ def _loop(
     def draw(logits_BV: Array, i: Array) -> Array:
         if limit is not None and limit < V:
             logits_BV = jnp.where(jnp.arange(V) < limit, logits_BV, -jnp.inf)
+        if never:
+            logits_BV = logits_BV.at[:, jnp.array(never)].set(-jnp.inf)
         if temperature_B is None:  # all are greedy
             return jnp.argmax(logits_BV, -1).astype(jnp.int32)
         kept_BV = filtered_logits(logits_BV, temperature_B=temperature_B, top_k=top_k, top_p=top_p)

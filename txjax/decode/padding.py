@@ -31,8 +31,8 @@ def padded(rows: Sequence[Sequence[int]], width: int) -> tuple[np.ndarray, np.nd
 def batch_of(prompts: Sequence[Sequence[int]], sources: Sequence[Sequence[int]] | None, context: int | None) -> Batch:
     """Prompts, and what an encoder reads beside each, right-padded."""
     longest = max(map(len, prompts))
-    # over an encoder nearly all prompts are the one id that starts a text: padding would be most of the work
-    width = 1 if sources is not None and longest == 1 else rounded(longest, context)
+    # over an encoder nearly all prompts are the id or two that start a text: padding would be most of the work
+    width = longest if sources is not None and longest <= 2 else rounded(longest, context)
     tokens, segments = padded(prompts, width)
     if sources is None:
         return Batch(tokens=tokens, segments=segments)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from txjax.config import Model as ModelConfig
-from txjax.data.codec import Codec, end_of, start_of
+from txjax.data.codec import Codec
 from txjax.decode.beam import BeamSearch, beam_search
 from txjax.models import Model
 from txjax.schema import require
@@ -25,14 +25,14 @@ def translate(
 ) -> list[str]:
     """The best text of a beam search for each line, in the order of the lines; what is blank stays so.
 
-    The encoder reads codec.reader.encode(line) and the end id; the decoder starts with start_of(codec). Lines of about
-    one length share a batch. advance: told how many lines are done. ConfigError for a line that is longer than the
-    model's positions, by its number.
+    The encoder reads codec.reader.source_ids(line); the decoder starts with codec.start. Lines of about one length
+    share a batch. advance: told how many lines are done. ConfigError for a line that is longer than the model's
+    positions, by its number.
     """
     require(config.encoder is not None, "translate needs a model with an encoder: this one only continues text")
     require(batch_size > 0, f"batch_size must be at least 1, got {batch_size}")
-    reader, end = codec.reader, end_of(codec.reader)
-    sources = [[*reader.encode(line).tolist(), end] for line in lines]
+    reader = codec.reader
+    sources = [reader.source_ids(line).tolist() for line in lines]
     for number, source in enumerate(sources, 1):
         require(
             config.max_length is None or len(source) <= config.max_length,
@@ -41,13 +41,12 @@ def translate(
     texts = [""] * len(lines)
     left = [i for i, line in enumerate(lines) if line.strip()]
     left.sort(key=lambda i: -len(sources[i]))
-    start = start_of(codec)
     for first in range(0, len(left), batch_size):
         chosen = left[first : first + batch_size]
         found = beam_search(
             model,
             params,
-            [[start]] * len(chosen),
+            [codec.start] * len(chosen),
             sources=[sources[i] for i in chosen],
             source_limit=reader.vocab_size,
             search=search,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from txjax.config import Layer, Model
+from txjax.config import Encoder, Layer, Model
 from txjax.nn.feedforwards.dense import Dense
 from txjax.nn.feedforwards.mixture import Mixture
 from txjax.schema import ConfigError, difference
@@ -39,7 +39,23 @@ def explicit(model: Model) -> Model:
         for layer in model.layers
     ]
     fields = {"mixer": layers[-1].mixer, "cross": layers[-1].cross, "feedforward": layers[-1].feedforward}
-    return replace(model, attention=attention, **fields | arranged(layers))
+    encoder = None if model.encoder is None else _encoder(model, layers[-1])
+    return replace(model, attention=attention, encoder=encoder, **fields | arranged(layers))
+
+
+def _encoder(model: Model, common: Layer) -> Encoder:
+    """The encoder with its layers spelt out, but for what is `common`."""
+    assert model.encoder is not None
+
+    def spelt(layer: Layer) -> Layer:
+        mixer, feedforward = model.mixer_of(layer), _sized(model.feedforward_of(layer), model.width)
+        return Layer(
+            mixer=None if mixer == common.mixer else mixer,
+            feedforward=None if feedforward == common.feedforward else feedforward,
+        )
+
+    first, pattern = shortest([spelt(layer) for layer in model.encoder_model.layers])
+    return replace(model.encoder, first_layers=first, pattern=pattern)
 
 
 def arranged(layers: list[Layer]) -> dict[str, Any]:

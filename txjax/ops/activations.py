@@ -28,6 +28,7 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Array], bool]] = {
     "relu": (jax.nn.relu, False),
     "gelu": (partial(jax.nn.gelu, approximate=False), False),
     "gelu_tanh": (partial(jax.nn.gelu, approximate=True), False),
+    "silu": (jax.nn.silu, False),
     "swiglu": (gating(jax.nn.silu), True),
     "geglu": (gating(partial(jax.nn.gelu, approximate=False)), True),
     "geglu_tanh": (gating(partial(jax.nn.gelu, approximate=True)), True),

@@ -16,7 +16,7 @@ from txjax.batch import Batch
 from txjax.config import Config
 from txjax.data.dataset import Dataset
 from txjax.data.pipeline import evaluation_batches
-from txjax.decode import Sampling, generate, start_of
+from txjax.decode import Sampling, generate
 from txjax.probe import training
 from txjax.store import Run
 from txjax.store.checkpoints import CheckpointWriter
@@ -106,7 +106,7 @@ class Watch:
         if log.sample_tokens == 0 or not codec.spells or not model.generates:
             return
         self.report.doing("sampling")
-        prompt = [start_of(codec), *codec.encode(log.prompt)] if model.encoder else codec.prompt(log.prompt)
+        prompt = [*codec.start, *codec.encode(log.prompt)] if model.encoder else codec.prompt(log.prompt)
         ids = generate(
             self.programs.model,
             params,

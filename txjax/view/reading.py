@@ -85,7 +85,7 @@ def read(run: Loaded, label: str, text: str, *, tokens: int | None = None, targe
     config, codec = run.config.model, run.codec
     require(config.embedding.reads == "ids", f"look shows text, and this model reads {config.embedding.reads}")
     require(target is None or config.encoder is not None, "--target is for a model with an encoder: use --text alone")
-    source = None if config.encoder is None else [*codec.reader.encode(text).tolist(), decode.end_of(codec.reader)]
+    source = None if config.encoder is None else codec.reader.source_ids(text).tolist()
     ids = _start(run, text if source is None else target or "")
     given = len(ids)
     for what, row in (("the text", ids), ("the text", source or [])):
@@ -134,7 +134,7 @@ def _start(run: Loaded, text: str) -> list[int]:
     """The ids of a text as the model's own layers read one: framed by its marks where it sees both sides."""
     codec, config = run.codec, run.config.model
     if config.encoder is not None:
-        return [decode.start_of(codec), *codec.encode(text).tolist()]
+        return [*codec.start, *codec.encode(text).tolist()]
     if config.causal:
         return codec.prompt(text).tolist()
     before, after = ([codec.specials[role]] if role in codec.specials else [] for role in ("cls", "sep"))
@@ -153,7 +153,7 @@ def _written(run: Loaded, ids: list[int], source: list[int] | None, tokens: int)
         run.params,
         [ids],
         tokens=room,
-        sampling=decode.Sampling(0.0, end=end, limit=codec.vocab_size),
+        sampling=decode.Sampling(0.0, end=end, limit=codec.vocab_size, never=codec.unwritten),
         seeds=[0],
         context=config.memory,
         sources=None if source is None else [source],

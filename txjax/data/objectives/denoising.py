@@ -61,7 +61,7 @@ class Denoising(Rewriting, kind="denoising"):
                 array[row, : count[row]] = np.append(ids, rows.special("end"))
         real = (np.arange(rows.context) < written[:, None]).astype(np.int64)
         return {
-            "tokens": before(targets, rows.special("end")) * real,
+            "tokens": before(targets, rows.codec.start[0]) * real,
             "targets": targets,
             "weights": real,
             "segments": real,

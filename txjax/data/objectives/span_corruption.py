@@ -80,7 +80,7 @@ class SpanCorruption(Rewriting, kind="span_corruption"):
         kept = np.stack([opens, inside], 2).reshape(len(text), -1)
         targets = squeezed(both, kept & (count > 0)[:, None].repeat(2 * full, 1), self.lengths(full)[1], end)
         return {
-            "tokens": before(targets[0], rows.special("pad")) * targets[1],
+            "tokens": before(targets[0], rows.codec.start[0]) * targets[1],
             "targets": targets[0],
             "weights": targets[1],
             "segments": targets[1],

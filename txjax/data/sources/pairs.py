@@ -14,7 +14,7 @@ import numpy as np
 from txjax.config.data import Data, Source, Split, Tokenizer
 from txjax.data import corpora
 from txjax.data.buckets import Buckets, widths_of
-from txjax.data.codec import Codec, end_of, start_of
+from txjax.data.codec import Codec
 from txjax.data.dataset import Dataset
 from txjax.data.reading import file_text, lines_of
 from txjax.data.sequences import DTYPES
@@ -199,14 +199,14 @@ class PairExamples:
     """A split of pairs, the shortest first: Examples, see txjax.data.dataset.
 
     sources, targets: the ids of all rows, end to end, each row closed by the end id; row i is
-    sources[starts[0][i] : starts[0][i + 1]], and so on.
+    sources[starts[0][i] : starts[0][i + 1]], and so on. first: what a decoder reads before any target.
     """
 
     endless = renewed = False
     fields = ("tokens", "targets", "weights", "segments", "source", "source_segments")
 
-    def __init__(self, rows: list[tuple[np.ndarray, np.ndarray]], context: int, widths: np.ndarray, start: int) -> None:
-        self.context, self.widths, self.start = context, widths, start
+    def __init__(self, rows: list[tuple[np.ndarray, np.ndarray]], context: int, widths: np.ndarray, first: int) -> None:
+        self.context, self.widths, self.first = context, widths, first
         lengths = np.array([[len(source), len(target)] for source, target in rows]).reshape(-1, 2)
         self.width = widths[np.searchsorted(widths, lengths.max(1))]
         order = np.lexsort((lengths[:, 1], lengths[:, 0], self.width))
@@ -219,10 +219,12 @@ class PairExamples:
         cls, pairs: Sequence[Pair], codec: Codec, context: int, split: Split, widths: int | tuple[int, ...]
     ) -> PairExamples:
         """widths: those of the training pairs, or how many to make."""
-        sides = [(one, np.array([end_of(one)], np.int32)) for one in (codec.reader, codec)]
+        end = np.array([codec.end], np.int32)
+        first, *forced = codec.start
+        before = np.array(forced, np.int32)
         rows = [
-            tuple(np.concatenate([one.encode(text), end]) for text, (one, end) in zip(pair, sides, strict=True))
-            for pair in pairs
+            (codec.reader.source_ids(source), np.concatenate([before, codec.encode(target), end]))
+            for source, target in pairs
         ]
         long = [max(map(len, row)) > context for row in rows]
         if split == "train":
@@ -241,7 +243,7 @@ class PairExamples:
         made = np.minimum(widths_of(lengths, widths), context) if isinstance(widths, int) else np.array(widths)
         if made[-1] < lengths.max():  # longer than any of training
             made = np.append(made, context)
-        found = cls(rows, context, np.unique(made), start_of(codec))  # type: ignore[arg-type]
+        found = cls(rows, context, np.unique(made), first)  # type: ignore[arg-type]
         left_out, shortened = (sum(long), 0) if split == "train" else (0, sum(long))
         tokens, targets = (len(flat) for flat in found.flat)
         share = (tokens + targets) / (2 * int(found.width.sum()))
@@ -263,7 +265,7 @@ class PairExamples:
         width = int(self.width[np.minimum(indices, len(self) - 1)].max())
         source, source_segments = self._padded(0, indices, width)
         targets, segments = self._padded(1, indices, width)
-        tokens = np.concatenate([np.full((len(indices), 1), self.start), targets[:, :-1]], 1) * segments
+        tokens = np.concatenate([np.full((len(indices), 1), self.first), targets[:, :-1]], 1) * segments
         arrays = {
             "tokens": tokens,
             "targets": targets,

@@ -21,6 +21,10 @@ from txjax.data.tokenizers.byte_level import BYTE_OF, ByteLevelCodec
 from txjax.schema import ConfigError, require
 
 FILE, SETTINGS, MARKS = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
+GENERATION, MODEL = "generation_config.json", "config.json"
+# of what that says, where it says what a decoder over an encoder begins with: these two
+IDS = ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")
+IDS += ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,22 @@ def read(folder: Path) -> dict[str, str]:
             ".save_pretrained(...)"
         )
     names = (name for name in (FILE, SETTINGS, MARKS) if (folder / name).is_file())
-    return {name: (folder / name).read_text(encoding="utf-8") for name in names}
+    return {name: (folder / name).read_text(encoding="utf-8") for name in names} | _generation(folder)
+
+
+def _generation(folder: Path) -> dict[str, str]:
+    """The ids of a text's ends by which transformers generates over an encoder, in a file as it reads one. Old models
+    name them in config.json alone.
+    """
+    for name in (GENERATION, MODEL):
+        if (folder / name).is_file():
+            try:
+                said = json.loads((folder / name).read_text(encoding="utf-8"))
+            except ValueError:
+                raise ConfigError(f"{folder / name} is no JSON, or is cut off") from None
+            if isinstance(said.get(IDS[0]), int):
+                return {GENERATION: json.dumps({key: said[key] for key in IDS if key in said}, indent=2) + "\n"}
+    return {}
 
 
 def files_of(codec: Codec) -> dict[str, str] | None:
@@ -65,7 +84,7 @@ def files_of(codec: Codec) -> dict[str, str] | None:
 
 class HuggingFaceCodec(Codec):
     """See HuggingFace. bos is what the tokenizer itself puts before a text; the separator is the end of a text that is
-    named beside it (eos_token), or what it puts after one.
+    named beside it (eos_token), or what it puts after one. begins and unwritten are those of generation_config.json.
     """
 
     kind = "huggingface"
@@ -87,6 +106,9 @@ class HuggingFaceCodec(Codec):
         self.specials = self._specials()
         self._engine.encode_special_tokens = True  # a text that holds the name of a mark is a text
         self.pieces = _pieces(self._engine, json.loads(self.files[FILE]))
+        said = json.loads(self.files.get(GENERATION, "{}"))
+        self.begins = tuple(said[name] for name in IDS[:2] if isinstance(said.get(name), int))
+        self.unwritten = tuple(words[0] for words in said.get("bad_words_ids") or () if len(words) == 1)
 
     def _frame(self) -> tuple[list[int], list[int]]:
         """What the tokenizer puts before and after a text."""

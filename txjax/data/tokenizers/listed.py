@@ -19,8 +19,8 @@ class Listed(Tokenizer, kind="listed"):
 
     symbols: their names, those of the marks below among them.
     between: what stands between the symbols of a text: space, or nothing, where each is one character.
-    begin, end: the marks around a text. pad: fills rows. unknown: stands for all that is not in the list. None: the
-        list has no such mark.
+    begin, end: the marks around a text; what a decoder over an encoder writes stands between them too. pad: fills rows.
+    unknown: stands for all that is not in the list. None: the list has no such mark.
     """
 
     symbols: tuple[str, ...] = ()
@@ -71,6 +71,7 @@ class ListedCodec(Codec):
         self.bos, self.separator, self._unknown = (
             None if name is None else place[name] for name in (vocabulary.begin, vocabulary.end, vocabulary.unknown)
         )
+        self.begins = () if self.bos is None else (self.bos,)
         self.specials = {} if vocabulary.pad is None else {"pad": place[vocabulary.pad]}
         self._spaced = vocabulary.between == "space"
 

@@ -81,9 +81,10 @@ class Family:
             bare = {name.removeprefix(self.prefix) for name in wanted if name.startswith(self.prefix)}
             tensors = {f"{self.prefix}{name}" if name in bare else name: t for name, t in tensors.items()}
         kept = {name: tensor for name, tensor in tensors.items() if not self.is_buffer(name)}
-        second = {name: kept.pop(name) for name, _ in self.copies if name in kept and name not in wanted}
+        copies = [(name, first) for name, first in self.copies if name not in wanted and first in wanted]
+        second = {name: kept.pop(name) for name, _ in copies if name in kept}
         params = table.read(self.table, model, kept)
-        for name, first in self.copies:
+        for name, first in copies:
             if name in second:
                 self._refuse_other_copy(model, params, name, second[name], first)
         return params

@@ -24,7 +24,9 @@ class Dense(FeedForward, kind="dense"):
     """
 
     hidden: int | None = None
-    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu", "geglu", "geglu_tanh", "swiglu_clamped"] = "gelu_tanh"
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "swiglu_clamped"] = (
+        "gelu_tanh"
+    )
     bias: bool = True
 
     def check(self) -> None:

@@ -53,7 +53,9 @@ class Mixture(FeedForward, kind="mixture"):
     num_experts: int = 8
     top_k: int = 2
     hidden: int | None = None
-    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu", "geglu", "geglu_tanh", "swiglu_clamped"] = "gelu_tanh"
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "swiglu_clamped"] = (
+        "gelu_tanh"
+    )
     bias: bool = True
     router_bias: bool = False
     num_shared: int = 0

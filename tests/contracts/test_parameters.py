@@ -32,11 +32,11 @@ def closed_form(model: Model) -> int:
     N, H = heads.num_heads, heads.head_dim or D // heads.num_heads
     K, E = heads.num_kv_heads or N, model.embedding.own_width or D
 
-    def norm(width: int) -> int:
-        kind, bias = model.norm.kind, getattr(model.norm, "bias", False)
-        return {"layer": width * (1 + bias), "rms": width, "batch": 4 * width, "none": 0}[kind]
+    def norm(width: int, of: Any = model.norm) -> int:
+        bias = getattr(of, "bias", False)
+        return {"layer": width * (1 + bias), "rms": width, "batch": 4 * width, "none": 0}[of.kind]
 
-    def mixer(kind: Any) -> int:
+    def mixer(kind: Any, its_norm: Any) -> int:
         if kind.kind == "none":
             return 0
         gate = D * D + D
@@ -50,7 +50,7 @@ def closed_form(model: Model) -> int:
             "min_gru": lambda: 2 * gate,
             "convolution": lambda: kind.kernel_size * D * (D if kind.channels == "full" else 1) + D,
         }
-        return sublayer_norms + counts[kind.kind]()
+        return norms_around * norm(D, its_norm) + counts[kind.kind]()
 
     def attention() -> int:
         matrices = D * N * H + 2 * D * K * H + N * H * D
@@ -74,10 +74,10 @@ def closed_form(model: Model) -> int:
             return (2 + gated) * D * width + kind.bias * ((1 + gated) * width + D)
 
         if kind.kind == "dense":
-            return sublayer_norms + network(F)
+            return norms_around * norm(D) + network(F)
         E, shared = kind.num_experts, kind.num_shared
         router = D * E + (0 if kind.bias_speed is None else E)
-        return sublayer_norms + router + E * network(F) + (network(shared * F) if shared else 0)
+        return norms_around * norm(D) + router + E * network(F) + (network(shared * F) if shared else 0)
 
     def head(kind: Any) -> int:
         pooler = D * D + D
@@ -88,13 +88,14 @@ def closed_form(model: Model) -> int:
             "pooler": lambda: pooler,
             "classes": lambda: (D + 1) * kind.outputs + (pooler if kind.pooler == "tanh" else 0),
             "replaced": lambda: pooler + D + 1,
-            "masked": lambda: D * E + E + norm(E) + V + (pooler + 2 * D + 2 if kind.next_sentence else 0),
+            "masked": lambda: D * E + kind.bias * E + norm(E) + V + (pooler + 2 * D + 2 if kind.next_sentence else 0),
         }
         return counts[kind.kind]()
 
-    sublayer_norms = (2 if model.norm_placement == "sandwich" else 1) * norm(D)
+    norms_around = 2 if model.norm_placement == "sandwich" else 1
     layers = (
-        mixer(layer.mixer or model.mixer) + feedforward(layer.feedforward or model.feedforward)
+        mixer(layer.mixer or model.mixer, layer.mixer_norm or model.norm)
+        + feedforward(layer.feedforward or model.feedforward)
         for layer in (model.first_layers + model.pattern if model.sharing == "periods" else model.layers)
     )
     table = {"learned": model.context * E, "sinusoidal": 0, "rope": 0, "alibi": 0, "none": 0}[model.position.kind]

@@ -20,7 +20,7 @@ from txjax.nn.feedforwards.dense import Dense
 from txjax.nn.heads.linear import LinearHead
 from txjax.nn.initialisations import Normal
 from txjax.nn.mixers.gru import GRU
-from txjax.ops.norms import RMSNorm
+from txjax.ops.norms import NoNorm, RMSNorm
 from txjax.ops.positions import Rope
 from txjax.schema import ConfigError, Kind, Section, field_types, is_family
 
@@ -73,6 +73,7 @@ UNVARIED = {
     "context": "a size",
     "pattern": "see `patterns`",
     "first_layers": "see `patterns`",
+    "mixer_norm": "see `patterns`",
     "dropout_sites": "means something with dropout alone: test_dropout_keys.py",
     "block_size": "means something with blockwise attention alone: test_heads.py",
     "forget_bias": "a start: tests/nn",
@@ -208,7 +209,8 @@ def alternatives(section: Section, base: str) -> Iterator[Change]:
 
 def patterns() -> Iterator[tuple[Change, ...]]:
     """Layers that differ from one another: two periods of each mixer and feed-forward after a layer of the base, and
-    two periods of two layers each after a layer of another kind; and periods that share their parameters.
+    two periods of two layers each after a layer of another kind; a mixer without a norm; and periods that share their
+    parameters.
     """
     for name, hint in field_types(Layer).items():
         if name in UNVARIED:
@@ -221,6 +223,7 @@ def patterns() -> Iterator[tuple[Change, ...]]:
             yield ("num_layers", 3), ("first_layers", (Layer(),)), ("pattern", pattern)
         other = Layer(**{name: members[-1]()})
         yield ("num_layers", 5), ("first_layers", (other,)), ("pattern", (Layer(), other))
+    yield ("num_layers", 2), ("first_layers", (Layer(mixer_norm=NoNorm()),))
     yield ("num_layers", 3), ("sharing", "periods")
     pattern = (Layer(), Layer(mixer=GRU()))  # whose caches and states are each layer's own still
     yield ("num_layers", 5), ("sharing", "periods"), ("first_layers", (Layer(),)), ("pattern", pattern)

@@ -24,7 +24,7 @@ from oracle_cases import CASES, digest  # noqa: E402
 NAMES = (
     "gpt2-square", "llama3", "llama-tied", "qwen2-windows", "mistral", "qwen3", "gemma2", "gpt_neox", "opt", "bloom",
     "phi3", "mixtral", "qwen3_moe", "deepseek_v3", "bert", "bert-classes", "roberta", "electra", "electra-generator",
-    "albert", "albert-pretraining", "vit", "t5", "t5-v1.1", "bart",
+    "albert", "albert-pretraining", "modernbert", "vit", "t5", "t5-v1.1", "bart",
 )  # fmt: skip
 WITH_GRADIENTS = ("gpt2-square", "gemma2", "deepseek_v3", "bert", "electra-generator", "albert", "t5", "bart")
 

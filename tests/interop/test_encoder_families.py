@@ -19,7 +19,7 @@ from txjax.nn.heads.replaced import Replaced
 from txjax.nn.heads.tied import Tied
 from txjax.schema import ConfigError, with_values
 
-FAMILIES = ("bert", "roberta", "albert", "electra", "vit", "t5", "bart")
+FAMILIES = ("bert", "roberta", "albert", "electra", "modernbert", "vit", "t5", "bart")
 PUBLISHED = [name for name in presets.PUBLISHED if name.split("-")[0] in FAMILIES]
 
 
@@ -85,6 +85,35 @@ def test_whose_activation_a_head_has(family: str, said: dict[str, Any], head: ob
     model = huggingface.family_of(family).model({"model_type": family} | said)
     assert model.head == head
     assert huggingface.family_of(family).unlike(model) == {}
+
+
+MODERNBERT = {  # as the published base model says it, in the form of transformers 4
+    "architectures": ["ModernBertForMaskedLM"], "attention_bias": False, "attention_dropout": 0.0,
+    "classifier_activation": "gelu", "classifier_bias": False, "classifier_pooling": "mean", "decoder_bias": True,
+    "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "hidden_activation": "gelu", "hidden_size": 768,
+    "intermediate_size": 1152, "local_attention": 128, "local_rope_theta": 10000.0, "max_position_embeddings": 8192,
+    "mlp_bias": False, "model_type": "modernbert", "norm_bias": False, "norm_eps": 1e-05, "num_attention_heads": 12,
+    "num_hidden_layers": 22, "pad_token_id": 50283, "position_embedding_type": "absolute", "vocab_size": 50368,
+}  # fmt: skip
+
+
+def test_a_published_config_is_the_preset():
+    model = huggingface.family_of("modernbert").model(MODERNBERT)
+    assert fits.unlike(model, presets.named("modernbert-base")) == {}
+    windows = [getattr(model.mixer_of(layer), "window", None) for layer in model.layers]
+    assert windows == [None if i % 3 == 0 else 65 for i in range(22)]
+
+
+@pytest.mark.parametrize(
+    "scaled",
+    [
+        {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+        {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+    ],
+)
+def test_scaled_angles_of_modernbert_are_refused(scaled: dict[str, Any]):
+    with pytest.raises(ConfigError, match="only rope_type='default'"):
+        huggingface.family_of("modernbert").model(MODERNBERT | scaled)
 
 
 def test_widths_of_embeddings_and_layers_that_share():

@@ -48,6 +48,8 @@ COUNTS = {
     "electra-small": 13_549_057,
     "electra-base": 109_483_009,
     "electra-large": 335_142_913,
+    "modernbert-base": 149_655_232,
+    "modernbert-large": 395_881_664,
     "vit-base": 86_567_656,
     "transformer-base": 63_045_632,  # at 37,000 ids; the paper says 65 M
     "transformer-big": 214_171_648,  # 213 M there
@@ -89,6 +91,8 @@ def test_it_has_as_many_parameters_as_the_published_model(name: str):
         ("electra-small", NoHead(), 13_483_008),
         ("electra-small", Masked(), 13_546_682),
         ("electra-base", NoHead(), 108_891_648),
+        ("modernbert-base", NoHead(), 149_014_272),
+        ("modernbert-large", NoHead(), 394_781_696),
         ("vit-base", NoHead(), 85_798_656),
     ],
     ids=str,

@@ -21,8 +21,10 @@ def inputs(config: Any) -> dict[str, np.ndarray]:
     if config.is_encoder_decoder:
         tokens = random.integers(2, config.vocab_size, (2, DECODED)).astype(np.int32)
         return {"source": ids, "source_segments": SEGMENTS, "tokens": tokens}
-    types = random.integers(0, config.type_vocab_size, (2, LENGTH)).astype(np.int32)
-    return {"tokens": ids, "segments": SEGMENTS, "types": types}
+    found = {"tokens": ids, "segments": SEGMENTS}
+    if not hasattr(config, "type_vocab_size"):
+        return found
+    return found | {"types": random.integers(0, config.type_vocab_size, (2, LENGTH)).astype(np.int32)}
 
 
 def called(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:

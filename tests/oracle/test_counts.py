@@ -28,6 +28,8 @@ CLASSES: list[tuple[str, str, Head]] = [
     *[(f"electra-{size}", "ElectraModel", NoHead()) for size in ("small", "base", "large")],
     ("electra-small", "ElectraForMaskedLM", Masked()),
     ("electra-small", "ElectraForPreTraining", Replaced()),
+    *[(f"modernbert-{size}", "ModernBertModel", NoHead()) for size in ("base", "large")],
+    ("modernbert-base", "ModernBertForMaskedLM", Masked(bias=False)),
 ]
 
 

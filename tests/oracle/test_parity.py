@@ -142,4 +142,8 @@ FREE_OF = {  # sizes that follow from others, or of layers that a family cannot 
     "qwen2": {"max_window_layers"}, "qwen3": {"max_window_layers"}, "qwen3_moe": {"intermediate_size"},
     "deepseek_v3": {"head_dim"}, "t5": {"dense_act_fn", "is_gated_act"},
     "vit": {"encoder_stride", "pooler_act", "pooler_output_size"},
+    "modernbert": {
+        "initializer_cutoff_factor", "embedding_dropout", "mlp_dropout", "classifier_pooling",
+        "deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index", "cls_token_id", "sep_token_id",
+    },
 }  # fmt: skip

@@ -187,12 +187,14 @@ class Attention(Section):
 @dataclass(frozen=True)
 class Layer(Section):
     """One layer of the pattern. What is left out is the model's own; the kind "none" leaves the sublayer out. cross:
-    in a decoder over an encoder alone.
+    in a decoder over an encoder alone. mixer_norm: of the mixer, where the feed-forward keeps model.norm: none after an
+    embedding_norm, say (Warner et al. 2024).
     """
 
     mixer: Mixer | None = None
     cross: Cross | None = None
     feedforward: FeedForward | None = None
+    mixer_norm: Norm | None = None
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,12 @@ def explicit(model: Model) -> Model:
     """The model with everything spelt out that its config may leave to others, so that equal models are equal."""
     attention = replace(model.attention, num_kv_heads=model.num_kv_heads, head_dim=model.head_dim, scale=_scale(model))
     layers = [
-        Layer(model.mixer_of(layer), model.cross_of(layer), _sized(model.feedforward_of(layer), model.width))
+        Layer(
+            model.mixer_of(layer),
+            model.cross_of(layer),
+            _sized(model.feedforward_of(layer), model.width),
+            None if layer.mixer_norm == model.norm else layer.mixer_norm,
+        )
         for layer in model.layers
     ]
     fields = {"mixer": layers[-1].mixer, "cross": layers[-1].cross, "feedforward": layers[-1].feedforward}
@@ -58,7 +63,7 @@ def laid_out(first: tuple[Layer, ...], pattern: tuple[Layer, ...]) -> dict[str, 
         return {"first_layers": first, "pattern": pattern}
     parts = {"mixer": common.mixer, "cross": common.cross, "feedforward": common.feedforward}
     said = {name: part for name, part in parts.items() if part is not None}
-    return {"first_layers": (), "pattern": (Layer(),)} | said
+    return {"first_layers": (), "pattern": (Layer(mixer_norm=common.mixer_norm),)} | said
 
 
 def shortest(layers: list[Layer]) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:

@@ -1,10 +1,10 @@
-"""Encoders: BERT, RoBERTa, ELECTRA, ALBERT, ViT."""
+"""Encoders: BERT, RoBERTa, ELECTRA, ALBERT, ModernBERT, ViT."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from txjax.config import Attention, Model
+from txjax.config import Attention, Layer, Model
 from txjax.nn.embeddings.patches import Patches
 from txjax.nn.embeddings.tokens import Tokens
 from txjax.nn.feedforwards.dense import Dense
@@ -12,8 +12,9 @@ from txjax.nn.heads.classes import Classes
 from txjax.nn.heads.masked import Masked
 from txjax.nn.heads.replaced import Replaced
 from txjax.nn.initialisations import Normal
-from txjax.ops.norms import LayerNorm
-from txjax.ops.positions import Learned
+from txjax.nn.mixers.attention import SelfAttention
+from txjax.ops.norms import LayerNorm, NoNorm
+from txjax.ops.positions import Learned, Rope
 
 
 def bert(width: int = 768, num_layers: int = 12, num_heads: int = 12, *, context: int = 512, **more: Any) -> Model:
@@ -69,6 +70,37 @@ def albert(
         "head": Masked(activation="gelu_tanh"),
     }
     return bert(width, num_layers, num_heads, **fields | more)
+
+
+def modernbert(
+    width: int = 768,
+    num_layers: int = 22,
+    num_heads: int = 12,
+    *,
+    hidden: int = 1152,
+    context: int = 8192,
+    reach: int = 64,
+    **more: Any,
+) -> Model:
+    """ModernBERT: a pre-norm encoder without biases, gated GELU, rotary positions; of three layers two see the tokens
+    near by alone, and turn by angles of their own. Its first layer reads normalised embeddings as they are. Warner et
+    al. 2024.
+
+    reach: how far on either side such a layer sees.
+    """
+    local = Layer(mixer=SelfAttention(window=reach + 1, position=Rope()))
+    fields: dict[str, Any] = {
+        "causal": False,
+        "embedding_norm": True,
+        "attention": Attention(num_heads=num_heads, qkv_bias=False, output_bias=False),
+        "feedforward": Dense(hidden=hidden, activation="geglu", bias=False),
+        "first_layers": (Layer(mixer_norm=NoNorm()),),
+        "pattern": (local, local, Layer()),
+        "position": Rope(theta=160_000.0),
+        "norm": LayerNorm(bias=False),
+        "head": Masked(bias=False),
+    }
+    return Model(width=width, num_layers=num_layers, context=context, **fields | more)
 
 
 def vit(

@@ -10,7 +10,7 @@ from typing import Any
 from txjax.config import Model
 from txjax.models.presets.decoders import gpt1, gpt2, gpt3, llama
 from txjax.models.presets.encoder_decoders import bart, t5, t5_v1_1, transformer
-from txjax.models.presets.encoders import albert, bert, electra, roberta, vit
+from txjax.models.presets.encoders import albert, bert, electra, modernbert, roberta, vit
 from txjax.models.presets.mixtures import deepseek_moe, deepseek_v3, mixtral, switch
 from txjax.ops.positions import Llama3Scaling, Rope, YarnScaling
 from txjax.schema import ConfigError, nearest
@@ -59,6 +59,8 @@ PUBLISHED: dict[str, Callable[..., Model]] = {
     "electra-small": partial(ELECTRA, 256, 12, 4),
     "electra-base": partial(ELECTRA, 768, 12, 12, embedding_width=None),
     "electra-large": partial(ELECTRA, 1024, 24, 16, embedding_width=None),
+    "modernbert-base": partial(modernbert, 768, 22, 12, vocab_size=50368),
+    "modernbert-large": partial(modernbert, 1024, 28, 16, hidden=2624, vocab_size=50368),
     "vit-base": partial(vit, 768, 12, 12),
     "transformer-base": partial(ORIGINAL, 512, 6, 8, hidden=2048),
     "transformer-big": partial(ORIGINAL, 1024, 6, 16, hidden=4096),

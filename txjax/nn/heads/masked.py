@@ -26,6 +26,7 @@ class Masked(Head, kind="masked"):
     """n(f(hidden W + b)) table^T + c, with the embedding's table, a bias c for each id, and n the model's kind of norm;
     W goes from the model's width to the table's. Devlin et al. 2019 and the authors' code; Lan et al. 2020.
 
+    bias: of the map by W.
     next_sentence: adds a pooler and a classifier that say from each row's first token whether its second sentence
         follows the first one, batch.labels; training adds their cross-entropy. A row's counts as often as the row has
         scored tokens: sum_b w_b nsp_b with w_b = sum_t weights[b, t]. Divided by the sum of all weights, as the whole
@@ -34,6 +35,7 @@ class Masked(Head, kind="masked"):
 
     activation: Literal["relu", "gelu", "gelu_tanh"] = "gelu"
     next_sentence: bool = False
+    bias: bool = True
 
     tied: ClassVar[bool] = True
     generates: ClassVar[bool] = False
@@ -69,7 +71,7 @@ class MaskedModule(nn.Module):
     def __call__(self, hidden: Float[Array, "... D"], table_VE: Float[Array, "V E"]) -> Float[Array, "... V"]:
         shape = (self.model.width, table_VE.shape[1])
         function, _ = ACTIVATIONS[self.head.activation]
-        hidden = function(Linear(self.model, shape, ("embed", "mlp"), bias=True, name="dense")(hidden))
+        hidden = function(Linear(self.model, shape, ("embed", "mlp"), bias=self.head.bias, name="dense")(hidden))
         hidden = Norm(self.model.norm, name="norm")(hidden)
         return TiedModule(Tied(bias=True), self.model, projects=False, name="tied")(hidden, table_VE)
 

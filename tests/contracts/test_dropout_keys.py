@@ -91,6 +91,7 @@ ARMS: dict[str, tuple[tuple[str, Any], ...]] = {
     "feed-forward": (("feedforward", Dense(activation="swiglu", hidden=24)),),
     "depth": (("num_layers", 3),),
     "period": (("num_layers", 4), ("pattern", (Layer(), Layer(mixer=SelfAttention(window=2))))),
+    "depth, its parameters shared": (("num_layers", 3), ("sharing", "periods")),
     "first layers": (("num_layers", 3), ("first_layers", (Layer(),))),
 }
 

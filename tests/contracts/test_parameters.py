@@ -30,13 +30,13 @@ def closed_form(model: Model) -> int:
     """The number of parameters, from the definitions of the parts."""
     D, V, heads = model.width, model.vocab_size or 0, model.attention
     N, H = heads.num_heads, heads.head_dim or D // heads.num_heads
-    K = heads.num_kv_heads or N
+    K, E = heads.num_kv_heads or N, model.embedding.own_width or D
 
-    def norm(width: int) -> int:
-        kind, bias = model.norm.kind, getattr(model.norm, "bias", False)
-        return {"layer": width * (1 + bias), "rms": width, "batch": 4 * width, "none": 0}[kind]
+    def norm(width: int, of: Any = model.norm) -> int:
+        bias = getattr(of, "bias", False)
+        return {"layer": width * (1 + bias), "rms": width, "batch": 4 * width, "none": 0}[of.kind]
 
-    def mixer(kind: Any) -> int:
+    def mixer(kind: Any, its_norm: Any) -> int:
         if kind.kind == "none":
             return 0
         gate = D * D + D
@@ -50,7 +50,7 @@ def closed_form(model: Model) -> int:
             "min_gru": lambda: 2 * gate,
             "convolution": lambda: kind.kernel_size * D * (D if kind.channels == "full" else 1) + D,
         }
-        return sublayer_norms + counts[kind.kind]()
+        return norms_around * norm(D, its_norm) + counts[kind.kind]()
 
     def attention() -> int:
         matrices = D * N * H + 2 * D * K * H + N * H * D
@@ -77,32 +77,35 @@ def closed_form(model: Model) -> int:
             return (2 + gated) * D * width + kind.bias * ((1 + gated) * width + D)
 
         if kind.kind == "dense":
-            return sublayer_norms + network(F)
+            return norms_around * norm(D) + network(F)
         E, shared = kind.num_experts, kind.num_shared
         router = (D + kind.router_bias) * E + (0 if kind.bias_speed is None else E)
-        return sublayer_norms + router + E * network(F) + (network(shared * F) if shared else 0)
+        return norms_around * norm(D) + router + E * network(F) + (network(shared * F) if shared else 0)
 
     def head(kind: Any) -> int:
         pooler = D * D + D
         counts = {
-            "tied": lambda: kind.bias * V,
+            "tied": lambda: kind.bias * V + (D * E if model.embedding.own_width else 0),
             "linear": lambda: (D + kind.bias) * (kind.outputs or V),
             "none": lambda: 0,
             "pooler": lambda: pooler,
             "classes": lambda: (D + 1) * kind.outputs + (pooler if kind.pooler == "tanh" else 0),
-            "masked": lambda: pooler + norm(D) + V + (pooler + 2 * D + 2 if kind.next_sentence else 0),
+            "replaced": lambda: pooler + D + 1,
+            "masked": lambda: D * E + kind.bias * E + norm(E) + V + (pooler + 2 * D + 2 if kind.next_sentence else 0),
         }
         return counts[kind.kind]()
 
-    sublayer_norms = (2 if model.norm_placement == "sandwich" else 1) * norm(D)
+    norms_around = 2 if model.norm_placement == "sandwich" else 1
     layers = (
-        mixer(layer.mixer or model.mixer) + feedforward(layer.feedforward or model.feedforward)
-        for layer in model.layers
+        mixer(layer.mixer or model.mixer, layer.mixer_norm or model.norm)
+        + feedforward(layer.feedforward or model.feedforward)
+        for layer in (model.first_layers + model.pattern if model.sharing == "periods" else model.layers)
     )
-    table = {"learned": model.context * D, "sinusoidal": 0, "rope": 0, "alibi": 0, "none": 0}[model.position.kind]
+    table = {"learned": model.context * E, "sinusoidal": 0, "rope": 0, "alibi": 0, "none": 0}[model.position.kind]
     last_norm = 0 if model.norm_placement == "post" else norm(D)
-    first_norm = norm(D) if model.embedding_norm else 0
-    return V * D + table + first_norm + sum(layers) + last_norm + head(model.head)
+    first_norm = norm(E) if model.embedding_norm else 0
+    projection = E * D + D if model.embedding.own_width else 0
+    return V * E + table + first_norm + projection + sum(layers) + last_norm + head(model.head)
 
 
 @every_variant
@@ -126,7 +129,8 @@ def by_layer(model: Model, tree: Any) -> dict[Place, Any]:
             block = int(rest.pop(0).removeprefix("block_"))
             for period in range(model.periods):
                 number = len(model.first_layers) + block + period * len(model.pattern)
-                places[number, "/".join(rest)] = leaf if is_spec(leaf) else np.asarray(leaf[period])
+                whole = is_spec(leaf) or model.sharing == "periods"
+                places[number, "/".join(rest)] = leaf if whole else np.asarray(leaf[period])
         elif stacked.startswith("first_"):
             places[int(stacked.removeprefix("first_")), "/".join(rest)] = leaf
         else:
@@ -146,7 +150,7 @@ def test_it_shares_its_initial_parameters_with_its_base(variant: Variant):
     """Bit for bit where the law is the same; where its spread is another, the same draws."""
     (base, base_std), (own, own_std) = start(BASES[variant.base]), start(variant.model)
     shared = [place for place in base.keys() & own.keys() if base[place].size == own[place].size]
-    assert (None, "embedding/w") in shared
+    assert ((None, "embedding/w") in shared) == (variant.model.embedding.own_width is None)
     for place in shared:
         left, right = base[place].ravel(), own[place].ravel()  # heads of other widths cut the same matrix
         if base_std[place] == own_std[place]:
@@ -162,6 +166,7 @@ ARMS: dict[str, tuple[tuple[str, Any], ...]] = {
     "unrolled": (("unroll", "all"),),
     "a period of two": (("num_layers", 4), ("pattern", (Layer(), Layer(mixer=SelfAttention(window=3))))),
     "a layer before the first period": (("num_layers", 3), ("first_layers", (Layer(),))),
+    "layers that share their parameters": (("num_layers", 3), ("sharing", "periods")),
 }
 
 

@@ -19,7 +19,8 @@ from txjax.nn.embeddings.patches import Patches
 from txjax.nn.feedforwards.dense import Dense
 from txjax.nn.heads.linear import LinearHead
 from txjax.nn.initialisations import Normal
-from txjax.ops.norms import RMSNorm
+from txjax.nn.mixers.gru import GRU
+from txjax.ops.norms import NoNorm, RMSNorm
 from txjax.ops.positions import Rope
 from txjax.schema import ConfigError, Kind, Section, field_types, is_family
 
@@ -62,6 +63,7 @@ NUMBERS: dict[str, tuple[str, float]] = {
     "dropout": ("gpt", 0.3),
     "unroll": ("llama", 2),
     "fraction": ("llama", 0.5),
+    "tokens.width": ("gpt", 20),
 }
 # Fields that make no variant of their own, and why.
 UNVARIED = {
@@ -71,6 +73,7 @@ UNVARIED = {
     "context": "a size",
     "pattern": "see `patterns`",
     "first_layers": "see `patterns`",
+    "mixer_norm": "see `patterns`",
     "dropout_sites": "means something with dropout alone: test_dropout_keys.py",
     "block_size": "means something with blockwise attention alone: test_heads.py",
     "forget_bias": "a start: tests/nn",
@@ -88,7 +91,9 @@ UNVARIED = {
     "max_distance": "a number: tests/ops",
     "momentum": "means something in training alone: tests/nn",
     "mixture.activation": "each is tried in a dense feed-forward; of experts: tests/ops/test_moe.py",
-    "masked.activation": "each is tried in a feed-forward: tests/nn/test_heads.py",
+    **dict.fromkeys(
+        ("masked.activation", "replaced.activation"), "each is tried in a feed-forward: tests/nn/test_heads.py"
+    ),
     "encoder": "tests/models/test_encoder_decoder.py",
     "cross": "means something over an encoder alone: tests/models/test_encoder_decoder.py",
     **dict.fromkeys(("eps", "std", "embedding_std", "base", "factor", "original_context"), "a number: tests/ops"),
@@ -177,8 +182,14 @@ def options(hint: Any, number: float | None) -> Iterator[Any]:
         yield hint(number)
 
 
+def of_kind(section: Section | type[Section], name: str) -> str:
+    """A field's name with that of its kind before it, where it is one's."""
+    return f"{section.kind}.{name}" if hasattr(section, "kind") else name  # type: ignore[union-attr]
+
+
 def unvaried(section: Section | type[Section], name: str) -> bool:
-    return name in UNVARIED or f"{getattr(section, 'kind', '')}.{name}" in UNVARIED
+    own = of_kind(section, name)
+    return own in UNVARIED or (name in UNVARIED and own not in NUMBERS)
 
 
 def alternatives(section: Section, base: str) -> Iterator[Change]:
@@ -187,7 +198,7 @@ def alternatives(section: Section, base: str) -> Iterator[Change]:
     """
     for name, hint in field_types(type(section)).items():
         current = getattr(section, name)
-        around, number = NUMBERS.get(name, (None, None))
+        around, number = NUMBERS.get(of_kind(section, name), NUMBERS.get(name, (None, None)))
         skipped = unvaried(section, name) or (name in ("mixer", "feedforward", "head") and base == "llama")
         for value in () if skipped else options(hint, number if around == base else None):
             if value != current and (type(value) is not type(current) or not isinstance(value, Kind)):
@@ -198,7 +209,8 @@ def alternatives(section: Section, base: str) -> Iterator[Change]:
 
 def patterns() -> Iterator[tuple[Change, ...]]:
     """Layers that differ from one another: two periods of each mixer and feed-forward after a layer of the base, and
-    two periods of two layers each after a layer of another kind.
+    two periods of two layers each after a layer of another kind; a mixer without a norm; and periods that share their
+    parameters.
     """
     for name, hint in field_types(Layer).items():
         if name in UNVARIED:
@@ -211,6 +223,10 @@ def patterns() -> Iterator[tuple[Change, ...]]:
             yield ("num_layers", 3), ("first_layers", (Layer(),)), ("pattern", pattern)
         other = Layer(**{name: members[-1]()})
         yield ("num_layers", 5), ("first_layers", (other,)), ("pattern", (Layer(), other))
+    yield ("num_layers", 2), ("first_layers", (Layer(mixer_norm=NoNorm()),))
+    yield ("num_layers", 3), ("sharing", "periods")
+    pattern = (Layer(), Layer(mixer=GRU()))  # whose caches and states are each layer's own still
+    yield ("num_layers", 5), ("sharing", "periods"), ("first_layers", (Layer(),)), ("pattern", pattern)
 
 
 def pairs(singles: list[Variant]) -> list[Variant]:

@@ -23,11 +23,13 @@ from oracle_cases import CASES, digest  # noqa: E402
 
 NAMES = (
     "gpt2-square", "llama3", "llama-tied", "qwen2-windows", "mistral", "qwen3", "gemma2", "gpt_neox", "opt", "bloom",
-    "phi3", "mixtral", "qwen3_moe", "deepseek_v3", "bert", "bert-classes", "roberta", "vit", "t5", "t5-v1.1", "bart",
-    "olmo2", "gpt_oss", "marian", "marian-own", "switch",
+    "phi3", "mixtral", "qwen3_moe", "deepseek_v3", "bert", "bert-classes", "roberta", "electra", "electra-generator",
+    "albert", "albert-pretraining", "modernbert", "vit", "t5", "t5-v1.1", "bart", "olmo2", "gpt_oss", "marian",
+    "marian-own", "switch",
 )  # fmt: skip
 WITH_GRADIENTS = (
-    "gpt2-square", "gemma2", "deepseek_v3", "bert", "t5", "bart", "olmo2", "gpt_oss", "marian", "switch",
+    "gpt2-square", "gemma2", "deepseek_v3", "bert", "electra-generator", "albert", "t5", "bart", "olmo2", "gpt_oss",
+    "marian", "switch",
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from txjax.models import presets
 from txjax.nn.heads.classes import Classes
 from txjax.nn.heads.linear import LinearHead
 from txjax.nn.heads.masked import Masked
+from txjax.nn.heads.none import NoHead
 from txjax.nn.heads.pooler import PoolerHead
+from txjax.nn.heads.replaced import Replaced
 from txjax.nn.heads.tied import Tied
-from txjax.schema import ConfigError
+from txjax.schema import ConfigError, with_values
 
-FAMILIES = {name: name for name in ("bert", "roberta", "vit", "t5", "bart")} | {"switch": "switch_transformers"}
+FAMILIES = {name: name for name in ("bert", "roberta", "albert", "electra", "modernbert", "vit", "t5", "bart")}
+FAMILIES |= {"switch": "switch_transformers"}
 PUBLISHED = [name for name in presets.PUBLISHED if name.split("-")[0] in FAMILIES]
 GOLDEN = Path(__file__).parents[1] / "golden" / "families"
 
@@ -69,10 +73,84 @@ def test_t5_divides_by_the_root_of_its_width_where_the_head_is_the_embedding(sai
 
 
 @pytest.mark.parametrize(
+    ("family", "said", "head"),
+    [
+        ("electra", {}, NoHead()),
+        ("electra", {"architectures": ["ElectraForMaskedLM"], "hidden_act": "gelu_new"}, Masked()),  # its own, always
+        ("electra", {"architectures": ["ElectraForPreTraining"], "hidden_act": "relu"}, Replaced("relu")),
+        ("albert", {}, PoolerHead()),
+        ("albert", {"architectures": ["AlbertForMaskedLM"]}, Masked("gelu_tanh")),
+        ("albert", {"architectures": ["AlbertForPreTraining"], "hidden_act": "gelu"}, Masked(next_sentence=True)),
+    ],
+)
+def test_whose_activation_a_head_has(family: str, said: dict[str, Any], head: object):
+    model = huggingface.family_of(family).model({"model_type": family} | said)
+    assert model.head == head
+    assert huggingface.family_of(family).unlike(model) == {}
+
+
+MODERNBERT = {  # as the published base model says it, in the form of transformers 4
+    "architectures": ["ModernBertForMaskedLM"], "attention_bias": False, "attention_dropout": 0.0,
+    "classifier_activation": "gelu", "classifier_bias": False, "classifier_pooling": "mean", "decoder_bias": True,
+    "global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "hidden_activation": "gelu", "hidden_size": 768,
+    "intermediate_size": 1152, "local_attention": 128, "local_rope_theta": 10000.0, "max_position_embeddings": 8192,
+    "mlp_bias": False, "model_type": "modernbert", "norm_bias": False, "norm_eps": 1e-05, "num_attention_heads": 12,
+    "num_hidden_layers": 22, "pad_token_id": 50283, "position_embedding_type": "absolute", "vocab_size": 50368,
+}  # fmt: skip
+
+
+def test_a_published_config_is_the_preset():
+    model = huggingface.family_of("modernbert").model(MODERNBERT)
+    assert fits.unlike(model, presets.named("modernbert-base")) == {}
+    windows = [getattr(model.mixer_of(layer), "window", None) for layer in model.layers]
+    assert windows == [None if i % 3 == 0 else 65 for i in range(22)]
+
+
+@pytest.mark.parametrize(
+    "scaled",
+    [
+        {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+        {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+    ],
+)
+def test_scaled_angles_of_modernbert_are_refused(scaled: dict[str, Any]):
+    with pytest.raises(ConfigError, match="only rope_type='default'"):
+        huggingface.family_of("modernbert").model(MODERNBERT | scaled)
+
+
+def test_widths_of_embeddings_and_layers_that_share():
+    """Equal widths are a projection in ALBERT, and none in ELECTRA."""
+    small, square = ({"embedding_size": size, "hidden_size": 64, "num_attention_heads": 4} for size in (16, 64))
+    of = {name: huggingface.family_of(name).model for name in ("albert", "electra")}
+    assert [of["albert"](c).embedding.own_width for c in (small, square)] == [16, 64]
+    assert [of["electra"](c).embedding.own_width for c in (small, square)] == [16, None]
+    assert of["albert"](small).sharing == "periods" and of["electra"](small).sharing == "none"
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "field"),
+    [
+        ("bert", {"sharing": "periods"}, "sharing='none' and not 'periods'"),
+        ("bert", {"embedding.tokens.width": 128}, "embedding.tokens.width=None and not 128"),
+        ("albert", {"sharing": "none"}, "sharing='periods' and not 'none'"),
+        ("albert", {"embedding.tokens.width": None}, "embedding.tokens.width=768 and not None"),
+        ("albert", {"pattern": [{}, {}]}, "pattern"),
+        ("electra", {"embedding.tokens.width": 256}, "embedding.tokens.width=None and not 256"),
+    ],
+)
+def test_what_a_family_cannot_share_or_project_is_refused(family: str, changes: dict[str, Any], field: str):
+    base = {"bert": "bert-base", "albert": "albert-base", "electra": "electra-small"}[family]
+    with pytest.raises(ConfigError, match=f"holds only models with .*{re.escape(field)}"):
+        huggingface.family_of(family).config(with_values(presets.named(base), changes))
+
+
+@pytest.mark.parametrize(
     ("family", "said", "complaint"),
     [
         ("bert", {"architectures": ["BertForQuestionAnswering"]}, "BertForQuestionAnswering is not known here"),
         ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' cannot be held"),
+        ("albert", {"num_hidden_groups": 2}, "num_hidden_groups=2 cannot be held, only 1"),
+        ("albert", {"inner_group_num": 2}, "inner_group_num=2 cannot be held, only 1"),
         ("bart", {"encoder_ffn_dim": 8, "decoder_ffn_dim": 16}, "encoder_ffn_dim=8 cannot be held"),
         ("t5", {"num_layers": 2, "feed_forward_proj": "gated-relu"}, "feed_forward_proj='gated-relu' is not known"),
         ("marian", {"decoder_vocab_size": 9}, "decoder_vocab_size=9 cannot be held, only that of vocab_size"),

@@ -10,6 +10,7 @@ from txjax.cli.inspect import report
 from txjax.config import Config, Head
 from txjax.models import build, presets
 from txjax.models.costs import active_parameters, count_parameters
+from txjax.nn.heads.masked import Masked
 from txjax.nn.heads.none import NoHead
 from txjax.nn.heads.pooler import PoolerHead
 from txjax.schema import ConfigError, with_values
@@ -43,6 +44,15 @@ COUNTS = {
     "bert-large": 336_226_108,
     "roberta-base": 124_697_433,
     "roberta-large": 355_412_057,
+    "albert-base": 11_221_680,
+    "albert-large": 16_795_824,
+    "albert-xlarge": 54_821_040,
+    "albert-xxlarge": 206_368_944,
+    "electra-small": 13_549_057,
+    "electra-base": 109_483_009,
+    "electra-large": 335_142_913,
+    "modernbert-base": 149_655_232,
+    "modernbert-large": 395_881_664,
     "vit-base": 86_567_656,
     "transformer-base": 63_045_632,  # at 37,000 ids; the paper says 65 M
     "transformer-big": 214_171_648,  # 213 M there
@@ -79,11 +89,20 @@ def test_it_has_as_many_parameters_as_the_published_model(name: str):
         ("bert-base", PoolerHead(), 109_482_240),
         ("bert-large", NoHead(), 334_092_288),
         ("bert-large", PoolerHead(), 335_141_888),
+        ("albert-base", PoolerHead(), 11_683_584),
+        ("albert-large", PoolerHead(), 17_683_968),
+        ("albert-xlarge", PoolerHead(), 58_724_864),
+        ("albert-xxlarge", PoolerHead(), 222_595_584),
+        ("electra-small", NoHead(), 13_483_008),
+        ("electra-small", Masked(), 13_546_682),
+        ("electra-base", NoHead(), 108_891_648),
+        ("modernbert-base", NoHead(), 149_014_272),
+        ("modernbert-large", NoHead(), 394_781_696),
         ("vit-base", NoHead(), 85_798_656),
     ],
     ids=str,
 )
-def test_an_encoder_without_its_head_has_as_many_as_the_published_one(name: str, head: Head, count: int):
+def test_an_encoder_with_another_head_has_as_many_as_the_published_one(name: str, head: Head, count: int):
     assert count_parameters(build(presets.named(name, head=head)).shapes()) == count
 
 

@@ -16,11 +16,14 @@ from txjax.batch import Batch
 from txjax.config import SGD, Config, Head, Model, Optim, Train
 from txjax.models import presets
 from txjax.models.decoder import Decoder
+from txjax.nn.embeddings.tokens import Tokens
 from txjax.nn.heads.classes import Classes
 from txjax.nn.heads.linear import LinearHead
 from txjax.nn.heads.masked import Masked
 from txjax.nn.heads.none import NoHead
 from txjax.nn.heads.pooler import Pool, PoolerHead, pool
+from txjax.nn.heads.replaced import Replaced
+from txjax.nn.heads.tied import Tied
 from txjax.ops.norms import BatchNorm
 from txjax.schema import ConfigError
 from txjax.train.state import hyper, initial_state
@@ -125,6 +128,54 @@ def test_the_masked_head_is_a_dense_layer_a_norm_and_the_embedding():
     x = x * params["head"]["norm"]["gain"] + params["head"]["norm"]["bias"]
     want = x @ np.asarray(params["embedding"]["w"]).T + params["head"]["tied"]["b"]
     np.testing.assert_allclose(logits(bert(Masked()), Batch(tokens=TOKENS), params), want, rtol=1e-4, atol=1e-4)
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    return x * (1 + scipy.special.erf(x / np.sqrt(2))) / 2
+
+
+def normed(x: np.ndarray, params: Any) -> np.ndarray:
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
+    return x * np.asarray(params["gain"]) + np.asarray(params["bias"])
+
+
+def test_an_embedding_of_a_width_of_its_own_is_normalised_there_and_projected():
+    model = bert(NoHead(), embedding=Tokens(types=2, width=5, scale="sqrt_width"), mixer="none", feedforward="none")
+    params = weights(model)
+    assert params["position"]["table"].shape == (LENGTH, 5) and params["embedding_norm"]["gain"].shape == (5,)
+    table, types = (np.asarray(params["embedding"][name], np.float64) for name in ("w", "types"))
+    vectors = 5**0.5 * table[TOKENS] + types[0] + np.asarray(params["position"]["table"])[:LENGTH]
+    want = affine(params["embedding_projection"], normed(vectors, params["embedding_norm"]))
+    np.testing.assert_allclose(logits(model, Batch(tokens=TOKENS), params), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [5, WIDTH])
+def test_a_head_goes_to_the_width_of_the_table_that_it_shares(width: int):
+    """Projected even where the two widths are equal: the field says whether, not the sizes."""
+    more: dict[str, Any] = {"embedding": Tokens(width=width)}
+    states = logits(bert(NoHead(), **more), Batch(tokens=TOKENS), weights(bert(Masked(), **more))).astype(np.float64)
+    params = weights(bert(Masked(), **more))
+    x = normed(gelu(affine(params["head"]["dense"], states)), params["head"]["norm"])
+    table = np.asarray(params["embedding"]["w"])
+    want = x @ table.T + np.asarray(params["head"]["tied"]["b"])
+    np.testing.assert_allclose(logits(bert(Masked(), **more), Batch(tokens=TOKENS)), want, rtol=1e-4, atol=1e-4)
+
+    tied = bert(Tied(scale="rsqrt_width"), **more)
+    head = {"project": {"w": jnp.asarray(RANDOM.standard_normal((WIDTH, width)), jnp.float32)}}
+    assert jax.tree.map(jnp.shape, weights(tied)["head"]) == jax.tree.map(jnp.shape, head)
+    want = states @ np.asarray(head["project"]["w"]) @ table.T / width**0.5
+    np.testing.assert_allclose(logits(tied, Batch(tokens=TOKENS), params | {"head": head}), want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_discriminators_two_classes_are_a_sigmoid():
+    model = bert(Replaced())
+    params = weights(model)
+    states = logits(bert(NoHead()), Batch(tokens=TOKENS), params).astype(np.float64)
+    score = affine(params["head"]["score"], gelu(affine(params["head"]["dense"], states)))[..., 0]
+    got = logits(model, Batch(tokens=TOKENS))
+    np.testing.assert_array_equal(got[..., 0], 0)
+    np.testing.assert_allclose(got[..., 1], score, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(scipy.special.softmax(got, -1)[..., 1], scipy.special.expit(score), rtol=1e-4)
 
 
 # ---------------------------------------------------------------- training

@@ -56,6 +56,17 @@ BERT = {
     "vocab_size": 41, "hidden_size": 16, "num_hidden_layers": 3, "intermediate_size": 20, "num_attention_heads": 4,
     "max_position_embeddings": 32, "type_vocab_size": 2,
 }
+ELECTRA = BERT | {"embedding_size": 10}
+ALBERT = BERT | {"embedding_size": 10, "hidden_act": "gelu_new"}
+MODERNBERT = {
+    "vocab_size": 41, "hidden_size": 16, "num_hidden_layers": 4, "intermediate_size": 20, "num_attention_heads": 4,
+    "max_position_embeddings": 32, "local_attention": 4, "cls_token_id": None, "sep_token_id": None,
+    "rope_parameters": {
+        "full_attention": {"rope_type": "default", "rope_theta": 1000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+    },
+} | dict.fromkeys(ENDS)
+BIASES = {"attention_bias": True, "mlp_bias": True, "norm_bias": True}
 VIT = {
     "hidden_size": 16, "num_hidden_layers": 3, "intermediate_size": 20, "num_attention_heads": 4, "image_size": 12,
     "patch_size": 4, "num_channels": 3, "num_labels": 5,
@@ -112,6 +123,19 @@ CASES = {
     "bert-classes": Case("bert", BERT | {"num_labels": 3}, "AutoModelForSequenceClassification"),
     "bert-tags": Case("bert", BERT | {"num_labels": 5}, "AutoModelForTokenClassification"),
     "roberta": Case("roberta", BERT | {"type_vocab_size": 1}, "AutoModelForMaskedLM"),
+    "electra": Case("electra", ELECTRA | {"hidden_act": "relu"}, "AutoModelForPreTraining"),
+    "electra-generator": Case("electra", ELECTRA | {"hidden_act": "gelu_new"}, "AutoModelForMaskedLM"),
+    "electra-tags": Case("electra", ELECTRA | {"num_labels": 5}, "AutoModelForTokenClassification"),
+    "electra-square": Case("electra", ELECTRA | {"embedding_size": 16}, "AutoModel"),
+    "albert": Case("albert", ALBERT, "AutoModelForMaskedLM"),
+    "albert-pretraining": Case("albert", ALBERT | {"hidden_act": "gelu"}, "AutoModelForPreTraining"),
+    "albert-classes": Case("albert", ALBERT | {"num_labels": 3}, "AutoModelForSequenceClassification"),
+    "albert-tags": Case("albert", ALBERT | {"num_labels": 5}, "AutoModelForTokenClassification"),
+    "albert-square": Case("albert", ALBERT | {"embedding_size": 16}, "AutoModel"),
+    "modernbert": Case("modernbert", MODERNBERT, "AutoModelForMaskedLM"),
+    "modernbert-biases": Case("modernbert", MODERNBERT | BIASES | {
+        "layer_types": ["sliding_attention", "full_attention", "full_attention", "sliding_attention"],
+    }, "AutoModel"),
     "vit": Case("vit", VIT, "AutoModelForImageClassification"),
     "t5": Case("t5", T5, "AutoModelForSeq2SeqLM"),
     "t5-v1.1": Case("t5", T5 | {

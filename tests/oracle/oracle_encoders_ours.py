@@ -55,7 +55,9 @@ def differences(
         encoder, memory = out.captured["encoder"], theirs["source_segments"]
         states = pairs(config.encoder_model, encoder, theirs, "encoder", memory, residuals, without_last=bool(last))
         return logits, states + pairs(config, out.captured, theirs, "hidden", real, residuals, last)
-    return logits, pairs(config, out.captured, theirs, "hidden", real, residuals)
+    normalised = config.norm_placement == "pre" and config.embedding.reads == "ids"  # ViT's last is not
+    last = [out.hidden] if normalised else []
+    return logits, pairs(config, out.captured, theirs, "hidden", real, residuals, last)
 
 
 def pairs(

@@ -21,8 +21,10 @@ def inputs(config: Any) -> dict[str, np.ndarray]:
     if config.is_encoder_decoder:
         tokens = random.integers(2, config.vocab_size, (2, DECODED)).astype(np.int32)
         return {"source": ids, "source_segments": SEGMENTS, "tokens": tokens}
-    types = random.integers(0, config.type_vocab_size, (2, LENGTH)).astype(np.int32)
-    return {"tokens": ids, "segments": SEGMENTS, "types": types}
+    found = {"tokens": ids, "segments": SEGMENTS}
+    if not hasattr(config, "type_vocab_size"):
+        return found
+    return found | {"types": random.integers(0, config.type_vocab_size, (2, LENGTH)).astype(np.int32)}
 
 
 def called(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
@@ -40,15 +42,16 @@ def outputs(model: Any, gradients: Any) -> dict[str, np.ndarray]:
     """
     arrays = inputs(model.config)
     out = model(**called(arrays), output_hidden_states=True)
-    logits = out.prediction_logits if hasattr(out, "prediction_logits") else out.logits
+    logits = scores(model, out)
     targets = torch.from_numpy(np.random.default_rng(2).integers(0, logits.shape[-1], logits.shape[:-1]))
     each = torch.nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none")
     real = torch.from_numpy(arrays.get("segments", np.ones(targets.shape))) if logits.ndim == 3 else torch.ones(2)
     loss = (each * real.flatten()).sum() / real.sum()
     found = arrays | {"logits": logits, "targets": targets.int()}
-    if hasattr(out, "seq_relationship_logits"):
-        found["next_sentence"] = out.seq_relationship_logits
-        loss = loss - torch.log_softmax(out.seq_relationship_logits, -1)[:, 0].mean()
+    pairs = getattr(out, "seq_relationship_logits", getattr(out, "sop_logits", None))
+    if pairs is not None:
+        found["next_sentence"] = pairs
+        loss = loss - torch.log_softmax(pairs, -1)[:, 0].mean()
     loss.backward()
     states = out.decoder_hidden_states if model.config.is_encoder_decoder else out.hidden_states
     found |= {f"hidden.{i}": state for i, state in enumerate(states)}
@@ -69,5 +72,15 @@ def written(model: Any, arrays: dict[str, np.ndarray]) -> torch.Tensor:
 
 def logits(model: Any) -> np.ndarray:
     with torch.no_grad():
-        out = model(**called(inputs(model.config)))
-    return (out.prediction_logits if hasattr(out, "prediction_logits") else out.logits).numpy()
+        return scores(model, model(**called(inputs(model.config)))).numpy()
+
+
+def scores(model: Any, out: Any) -> torch.Tensor:
+    """Logits; of a bare model what it pools, or its states. A discriminator's one logit a token is that of the second
+    of two classes, beside 0: the softmax over both is its sigmoid.
+    """
+    names = ("prediction_logits", "logits", "pooler_output", "last_hidden_state")
+    found = next(value for name in names if (value := getattr(out, name, None)) is not None)
+    if type(model).__name__ == "ElectraForPreTraining":
+        return torch.stack([torch.zeros_like(found), found], -1)
+    return found

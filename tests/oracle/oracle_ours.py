@@ -71,12 +71,16 @@ def encoder_parity(
     (_, out), gradients = value(params)
     logits, states = encoders.differences(model, out, theirs, residuals)
     tensors = table.write(without_shift(family.table), model, jax.device_get(gradients))
-    own = {name: reduce(x) for name, x in tensors if f"grad.{name}" in theirs and name != encoders.BUFFER}
+    others = {name.removeprefix("grad."): x for name, x in theirs.items() if name.startswith("grad.")}
+    bare = not any(name.startswith(family.prefix) for name in others)  # a file of the bare model has no prefix
+    named = ((name.removeprefix(family.prefix) if bare else name, x) for name, x in tensors if others)
+    own = {name: reduce(x) for name, x in named if name != encoders.BUFFER}
+    assert own.keys() <= others.keys(), own.keys() - others.keys()
     same = "generated" not in theirs or np.array_equal(encoders.greedy(model, params, theirs), theirs["generated"])
     return Parity(
         logits=max(far(*pair) for pair in logits.values()),
         hidden=max(far(*pair) for pair in states),
-        gradient=max((far(own[name], theirs[f"grad.{name}"]) for name in own), default=0.0),
+        gradient=max((far(own[name], others[name]) for name in own), default=0.0),
         tokens=bool(same),
     )
 

@@ -134,9 +134,9 @@ FREE = {
     "attention_probs_dropout_prob", "hidden_dropout_prob", "initializer_factor", "decoder_start_token_id",
     "forced_eos_token_id", "classifier_dropout", "pretraining_tp", "output_router_logits", "router_aux_loss_coef",
     "router_jitter_noise", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
-    "summary_use_proj", "reorder_and_upcast_attn", "slow_but_exact", "is_decoder", "use_bidirectional_attention",
-    "router_z_loss_coef", "qk_head_dim", "num_mtp_layers", "num_nextn_predict_layers",
-    "original_max_position_embeddings",
+    "summary_use_proj", "summary_last_dropout", "reorder_and_upcast_attn", "slow_but_exact", "is_decoder",
+    "use_bidirectional_attention", "classifier_dropout_prob", "router_z_loss_coef", "qk_head_dim", "num_mtp_layers",
+    "num_nextn_predict_layers", "original_max_position_embeddings",
 }  # fmt: skip
 FREE_OF = {  # sizes that follow from others, or of layers that a family cannot have
     "qwen2": {"max_window_layers"}, "qwen3": {"max_window_layers"}, "qwen3_moe": {"intermediate_size"},
@@ -144,5 +144,9 @@ FREE_OF = {  # sizes that follow from others, or of layers that a family cannot 
     "vit": {"encoder_stride", "pooler_act", "pooler_output_size"},
     "switch_transformers": {  # the capacity: see the family
         "expert_capacity", "router_ignore_padding_tokens", "add_router_probs", "add_cross_attention",
+    },
+    "modernbert": {
+        "initializer_cutoff_factor", "embedding_dropout", "mlp_dropout", "classifier_pooling",
+        "deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index", "cls_token_id", "sep_token_id",
     },
 }  # fmt: skip

@@ -65,6 +65,11 @@ class Embedding(Kind, home="txjax.nn.embeddings"):
     reads: ClassVar[Literal["ids", "vectors"]] = "ids"
 
     @property
+    def own_width(self) -> int | None:
+        """Width of its vectors where the model projects them to its own; none: they have the model's."""
+        return None
+
+    @property
     def added(self) -> int:
         """How many vectors of its own it puts before those of a row."""
         return 0
@@ -74,8 +79,8 @@ class Embedding(Kind, home="txjax.nn.embeddings"):
         return jax.ShapeDtypeStruct((rows, length), jnp.int32)
 
     def module(self, model: Model, name: str) -> Any:
-        """The flax module of this embedding; called with a Batch, and the table (V, D) of another one where it is
-        shared, it gives x_BTD and the table, or None where it has none.
+        """The flax module of this embedding; called with a Batch, and the table of another one where it is shared, it
+        gives its vectors, of width model.embedding_width, and the table, or None where it has none.
         """
         raise NotImplementedError
 
@@ -114,7 +119,7 @@ class Head(Kind, home="txjax.nn.heads"):
         return False
 
     def module(self, model: Model, name: str) -> Any:
-        """The flax module of this head; called with (hidden (..., D), table (V, D) or None), it gives logits."""
+        """The flax module of this head; called with (hidden (..., D), embedding's table or None), it gives logits."""
         raise NotImplementedError
 
     def read(self, model: Model, x_BTD: Array, batch: Batch, context: Any) -> Array:
@@ -186,12 +191,14 @@ class Attention(Section):
 @dataclass(frozen=True)
 class Layer(Section):
     """One layer of the pattern. What is left out is the model's own; the kind "none" leaves the sublayer out. cross:
-    in a decoder over an encoder alone.
+    in a decoder over an encoder alone. mixer_norm: of the mixer, where the feed-forward keeps model.norm: none after an
+    embedding_norm, say (Warner et al. 2024).
     """
 
     mixer: Mixer | None = None
     cross: Cross | None = None
     feedforward: FeedForward | None = None
+    mixer_norm: Norm | None = None
 
 
 @dataclass(frozen=True)
@@ -233,6 +240,7 @@ class Model(Section):
     cross: how a decoder's layers read the encoder.
     pattern: the layers of one period; the stack repeats it num_layers / len(pattern) times.
     first_layers: layers before the first period (a dense layer before mixtures, say), part of num_layers.
+    sharing: periods: all periods have the parameters of one (Lan et al. 2020, section 3.1; Dehghani et al. 2019).
     embedding_norm: a norm on embedding and position, before the first layer.
     norm_placement: pre x+f(n(x)), post n(x+f(x)), sandwich x+n(f(n(x))), output x+n(f(x)).
     topology: sequential, or parallel: mixer and feed-forward both read the layer's input.
@@ -258,6 +266,7 @@ class Model(Section):
     feedforward: FeedForward = _default(FeedForward, "dense")
     pattern: tuple[Layer, ...] = (Layer(),)
     first_layers: tuple[Layer, ...] = ()
+    sharing: Literal["none", "periods"] = "none"
     position: Position = field(default_factory=Learned)
     norm: Norm = field(default_factory=LayerNorm)
     norm_placement: Literal["pre", "post", "sandwich", "output"] = "pre"
@@ -303,7 +312,8 @@ class Model(Section):
             except ConfigError as error:
                 raise ConfigError(f"encoder: {error}") from None
             self._check_bridge()
-        self.position.validate(head_dim=self.head_dim, width=self.width, num_heads=self.attention.num_heads)
+        heads = self.attention.num_heads
+        self.position.validate(head_dim=self.head_dim, width=self.embedding_width, num_heads=heads)
 
     def _check_bridge(self) -> None:
         """A state goes from a layer to the one of its number: both have to keep the same."""
@@ -352,6 +362,13 @@ class Model(Section):
         return self.attention.num_kv_heads or self.attention.num_heads
 
     @property
+    def embedding_width(self) -> int:
+        """Width of the embedding's vectors, and of what is done to them before they are projected to the model's:
+        positions are added, and embedding_norm is taken.
+        """
+        return self.embedding.own_width or self.width
+
+    @property
     def periods(self) -> int:
         """How often the pattern is repeated."""
         return (self.num_layers - len(self.first_layers)) // len(self.pattern)
@@ -360,6 +377,11 @@ class Model(Section):
     def layers(self) -> tuple[Layer, ...]:
         """All num_layers layers, in order."""
         return self.first_layers + self.pattern * self.periods
+
+    @property
+    def distinct_layers(self) -> tuple[Layer, ...]:
+        """The layers that have parameters of their own, in order."""
+        return self.first_layers + self.pattern if self.sharing == "periods" else self.layers
 
     @property
     def rotations(self) -> tuple[tuple[Position, int], ...]:

@@ -35,12 +35,17 @@ def explicit(model: Model) -> Model:
     """The model with everything spelt out that its config may leave to others, so that equal models are equal."""
     attention = replace(model.attention, num_kv_heads=model.num_kv_heads, head_dim=model.head_dim, scale=_scale(model))
     layers = [
-        Layer(model.mixer_of(layer), model.cross_of(layer), _sized(model.feedforward_of(layer), model.width))
+        Layer(
+            model.mixer_of(layer),
+            model.cross_of(layer),
+            _sized(model.feedforward_of(layer), model.width),
+            None if layer.mixer_norm == model.norm else layer.mixer_norm,
+        )
         for layer in model.layers
     ]
     fields = {"mixer": layers[-1].mixer, "cross": layers[-1].cross, "feedforward": layers[-1].feedforward}
     encoder = None if model.encoder is None else _encoder(model, layers[-1])
-    return replace(model, attention=attention, encoder=encoder, **fields | arranged(layers))
+    return replace(model, attention=attention, encoder=encoder, **fields | laid_out(*_few(model, layers)))
 
 
 def _encoder(model: Model, common: Layer) -> Encoder:
@@ -52,21 +57,36 @@ def _encoder(model: Model, common: Layer) -> Encoder:
         return Layer(
             mixer=None if mixer == common.mixer else mixer,
             feedforward=None if feedforward == common.feedforward else feedforward,
+            mixer_norm=None if layer.mixer_norm == model.norm else layer.mixer_norm,
         )
 
-    first, pattern = shortest([spelt(layer) for layer in model.encoder_model.layers])
+    first, pattern = _few(model.encoder_model, [spelt(layer) for layer in model.encoder_model.layers])
     return replace(model.encoder, first_layers=first, pattern=pattern)
+
+
+def _few(model: Model, layers: list[Layer]) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
+    """First layers and pattern: as few as can be, or where periods share their parameters, as many as there are, since
+    fewer would have fewer parameters.
+    """
+    if model.sharing == "none":
+        return shortest(layers)
+    first, end = len(model.first_layers), len(model.first_layers) + len(model.pattern)
+    return tuple(layers[:first]), tuple(layers[first:end])
 
 
 def arranged(layers: list[Layer]) -> dict[str, Any]:
     """The fields of Model for these layers; what a layer leaves out is left to the model."""
-    first, pattern = shortest(layers)
+    return laid_out(*shortest(layers))
+
+
+def laid_out(first: tuple[Layer, ...], pattern: tuple[Layer, ...]) -> dict[str, Any]:
+    """The fields of Model for these first layers and this pattern."""
     common, *others = pattern
     if first or others:
         return {"first_layers": first, "pattern": pattern}
     parts = {"mixer": common.mixer, "cross": common.cross, "feedforward": common.feedforward}
     said = {name: part for name, part in parts.items() if part is not None}
-    return {"first_layers": (), "pattern": (Layer(),)} | said
+    return {"first_layers": (), "pattern": (Layer(mixer_norm=common.mixer_norm),)} | said
 
 
 def shortest(layers: list[Layer]) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:

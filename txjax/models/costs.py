@@ -21,9 +21,11 @@ def count_parameters(tree: Any) -> int:
 
 
 def active_parameters(model: Model, config: ModelConfig) -> int:
-    """How many parameters one token uses: all but those of the experts that it does not go to."""
+    """How many parameters one token uses: all but those of the experts that it does not go to. Of layers that share
+    theirs: in one pass through them; in the next it may go to others.
+    """
     stacks = [config] if config.encoder is None else [config, config.encoder_model]
-    idle = sum(stack.feedforward_of(layer).idle(stack) for stack in stacks for layer in stack.layers)
+    idle = sum(stack.feedforward_of(layer).idle(stack) for stack in stacks for layer in stack.distinct_layers)
     return count_parameters(model.shapes()) - idle
 
 

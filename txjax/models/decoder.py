@@ -19,7 +19,7 @@ from txjax.config import Layer
 from txjax.config import Model as ModelConfig
 from txjax.models.base import Outputs, Params, check_length
 from txjax.nn.context import KEPT, Context, Knobs, Rotation, constrain, sow
-from txjax.nn.linear import Table
+from txjax.nn.linear import Linear, Table
 from txjax.nn.norm import Norm
 from txjax.nn.parameters import initialise, is_spec, path_name
 from txjax.nn.stack import stack
@@ -49,27 +49,27 @@ class DecoderModule(nn.Module):
         positions_BT: Int[Array, "#B T"],
         context: Context,
         states: Any = None,
-        table_VD: Float[Array, "V D"] | None = None,
+        table_VE: Float[Array, "V E"] | None = None,
     ) -> tuple[Float[Array, "B T D"], Any]:
-        """table_VD: of embeddings that are shared with another stack, or None."""
+        """table_VE: of embeddings that are shared with another stack, or None."""
         model = self.model
-        x_BTD, table_VD = model.embedding.module(model, "embedding")(batch, table_VD)
+        x_BTE, table_VE = model.embedding.module(model, "embedding")(batch, table_VE)
         heads = model.attention.num_heads
         tables = {
             name: Table(model, shape, axes, leaf=name, name="position")()
             for name, (shape, axes) in model.position.tables(
-                context=model.context + model.embedding.added, width=model.width, num_heads=heads
+                context=model.context + model.embedding.added, width=model.embedding_width, num_heads=heads
             ).items()
         }
-        x_BTD = model.position.embed(x_BTD, positions_BT, tables)
+        x_BTE = model.position.embed(x_BTE, positions_BT, tables)
         if model.embedding_norm:
-            x_BTD = Norm(model.norm, name="embedding_norm")(x_BTD, context)
+            x_BTE = Norm(model.norm, name="embedding_norm")(x_BTE, context)
         if "embedding" in model.dropout_sites:
-            x_BTD = context.drop(x_BTD, "embedding", 0)
-        x_BTD = constrain(x_BTD, "batch", "length", "embed")
+            x_BTE = context.drop(x_BTE, "embedding", 0)
+        x_BTD = constrain(self.projected(x_BTE), "batch", "length", "embed")
         sow(self, context, "embedded", x_BTD)
         if model.encoder is not None and batch.source is not None:
-            context, starts = self.encoded(batch, context, table_VD)
+            context, starts = self.encoded(batch, context, table_VE)
             if starts is not None:
                 B, S = batch.source.shape
                 states = Decoder(model).empty_cache(B, 0, S).states if states is None else states
@@ -86,10 +86,17 @@ class DecoderModule(nn.Module):
             x_BTD = Norm(model.norm, name="final_norm")(x_BTD, context)
         hidden_BTD = model.head.read(model, x_BTD, batch, context)
         if self.is_initializing():  # declared here, used by Decoder.unembed
-            model.head.module(model, "head")(hidden_BTD, table_VD)
+            model.head.module(model, "head")(hidden_BTD, table_VE)
         return hidden_BTD, states
 
-    def encoded(self, batch: Batch, context: Context, table_VD: Array | None) -> tuple[Context, Any]:
+    def projected(self, x_BTE: Float[Array, "B T E"]) -> Float[Array, "B T D"]:
+        """The embedding's vectors in the model's width."""
+        if self.model.embedding.own_width is None:
+            return x_BTE
+        shape = (self.model.embedding_width, self.model.width)
+        return Linear(self.model, shape, ("rank", "embed"), bias=True, name="embedding_projection")(x_BTE)
+
+    def encoded(self, batch: Batch, context: Context, table_VE: Array | None) -> tuple[Context, Any]:
         """The context with what the encoder's last layer says of each token; and the states that its layers ended in,
         where the decoder's start from them, or None.
         """
@@ -104,7 +111,7 @@ class DecoderModule(nn.Module):
             capture=context.capture,
         )
         positions = jnp.arange(batch.source.shape[1])[None]
-        shared = table_VD if self.model.encoder.embedding == "shared" else None  # type: ignore[union-attr]
+        shared = table_VE if self.model.encoder.embedding == "shared" else None  # type: ignore[union-attr]
         bridge = self.model.encoder.bridge == "states"  # type: ignore[union-attr]
         empty = Decoder(encoder).empty_cache(batch.source.shape[0], 0).states if bridge else None
         memory_BSD, ends = DecoderModule(encoder, name="encoder")(source, positions, own, empty, shared)
@@ -213,15 +220,15 @@ class Decoder:
             aux=by_leaf(kept["losses"], jnp.sum),
             captured=kept["captured"],
             figures=by_leaf(kept["figures"], jnp.mean),
-            updates=kept["updates"],
+            updates=of_shared(self.config, kept["updates"]),
         )
 
     def unembed(self, params: Params, hidden: Float[Array, "... D"]) -> Float[Array, "... V"]:
         model = self.config
-        table_VD = params["embedding"]["w"] if model.head.tied else None
+        table_VE = params["embedding"]["w"] if model.head.tied else None
         with jax.default_matmul_precision(model.matmul_precision):
             head = model.head.module(model, "head")
-            logits = head.apply({"params": params.get("head", {})}, hidden, table_VD).astype(jnp.float32)
+            logits = head.apply({"params": params.get("head", {})}, hidden, table_VE).astype(jnp.float32)
         cap = self.config.logit_softcap
         return logits if cap is None else cap * jnp.tanh(logits / cap)
 
@@ -316,6 +323,15 @@ class Decoder:
             raise ConfigError(f"a model with encoder={'none' if self.config.encoder is None else 'set'} needs {wanted}")
         if batch.source is not None:
             check_length(batch.source.shape[1], self.config.max_length, "a source")
+
+
+def of_shared(config: ModelConfig, updates: Any) -> Any:
+    """Updates as the parameters lie: of one that periods share, the mean over what each of them says."""
+
+    def mean(path: tuple[Any, ...], leaf: Array) -> Array:
+        return leaf.mean(0) if "layers" in path_name(path).split("/") else leaf
+
+    return updates if config.sharing == "none" else jax.tree_util.tree_map_with_path(mean, updates)
 
 
 def by_leaf(tree: Any, reduce: Callable[[Array], Array]) -> dict[str, Array]:

@@ -82,4 +82,5 @@ class Block(nn.Module):
         return self.norm(f"{name}_norm", y_BTD, context) if self.model.norm_placement == "post" else y_BTD
 
     def norm(self, name: str, x: Array, context: Context) -> Array:
-        return Norm(self.model.norm, name=name)(x, context)
+        own = self.layer.mixer_norm if name.startswith("mixer_") else None
+        return Norm(own or self.model.norm, name=name)(x, context)

@@ -34,7 +34,7 @@ class Normal(Initialisation, kind="normal"):
 class FanIn(Initialisation, kind="fan_in"):
     """N(0, 1 / fan_in): unit-variance inputs give unit-variance outputs. LeCun et al. 1998.
 
-    embedding_std: of the embedding and the position table; none: 1/sqrt(D).
+    embedding_std: of the embedding and the position table; none: 1/sqrt of their width.
     """
 
     embedding_std: float | None = None

@@ -47,5 +47,5 @@ class Table(nn.Module):
     @nn.compact
     def __call__(self) -> Float[Array, "R D"]:
         model = self.model
-        std = model.init.spread("embedding", model.width, model.num_layers)
+        std = model.init.spread("embedding", model.embedding_width, model.num_layers)
         return declare(self, self.leaf, self.shape, self.axes, std=std)

@@ -96,7 +96,9 @@ def without_layer(name: str) -> str:
 
 
 def layer_numbers(name: str, model: Model) -> Array | None:
-    """The numbers of the layers whose parameters a leaf stacks, or of the one layer it belongs to; None outside."""
+    """The numbers of the layers whose parameters a leaf stacks, or of the one layer it belongs to, the first of those
+    that share it; None outside.
+    """
     match = BLOCK.match(name)
     if match is None:
         return None
@@ -105,6 +107,8 @@ def layer_numbers(name: str, model: Model) -> Array | None:
         model = model.encoder_model
     if match[2] == "first":
         return jnp.array(number)
+    if model.sharing == "periods":
+        return jnp.array(len(model.first_layers) + number)
     return len(model.first_layers) + number + len(model.pattern) * jnp.arange(model.periods)
 
 

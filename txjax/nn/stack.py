@@ -43,6 +43,7 @@ def stack(
 ) -> tuple[Float[Array, "B T D"], dict[str, Any] | None]:
     """first_layers, then the periods as one scan, inside a module's compact call: the program does not grow with depth.
 
+    Periods that share their parameters are rounds of the scan with one set of them, which has no axis of layers.
     states: {"first": one a layer, "layers": one a block of the pattern, stacked over periods}, or None. The scan
     carries them from layer to layer: as its inputs and outputs they would be copied at every step of decoding.
     """
@@ -51,15 +52,19 @@ def stack(
         state = None if states is None else State(states["first"][i], 0)
         x_BTD, state = remat(Block, model)(model, layer, name=f"first_{i}")(x_BTD, context, i, state)
         first.append(None if state is None else state.stacked)
+    shared = model.sharing == "periods"
     periods = nn.scan(
         remat(Period, model),
-        variable_axes={"params": 0, **dict.fromkeys(KEPT, 0)},
-        split_rngs={"params": True},
+        variable_broadcast="params" if shared else False,
+        variable_axes=dict.fromkeys(KEPT if shared else ("params", *KEPT), 0),
+        split_rngs={"params": not shared},
         in_axes=(0, nn.broadcast),  # type: ignore[arg-type]
         length=model.periods,
         unroll=model.periods if model.unroll == "all" else min(model.unroll, model.periods),
         metadata_params={nn.PARTITION_NAME: "layers"},
-        check_constancy_invariants=False,  # nothing leaves the scan but the carry; the check would trace the body again
+        # what the rounds share is declared by the check; else nothing leaves the scan but the carry, and it would only
+        # trace the body again
+        check_constancy_invariants=shared,
     )(model, name="layers")
     layers = None if states is None else states["layers"]
     (x_BTD, layers), _ = periods((x_BTD, layers), jnp.arange(model.periods), context)

@@ -18,12 +18,12 @@ from txjax.probe.heads import (
     with_heads,
     without,
 )
-from txjax.probe.layers import by_layer, captured, sown
+from txjax.probe.layers import by_layer, captured, sown, with_own_layers
 from txjax.probe.lens import guesses, logit_lens
 
 __all__ = [
     "Saturation", "attention_maps", "by_layer", "captured", "entropy", "gradient_by_distance", "gradient_norms",
     "guesses", "head_outputs", "importance", "induction_score", "knockout", "known_heads", "logit_lens", "patched",
     "patching", "previous_token_score", "repeated_tokens", "saturation", "score_variance", "scores", "sown",
-    "weight_gradients", "with_heads", "without",
+    "weight_gradients", "with_heads", "with_own_layers", "without",
 ]  # fmt: skip

@@ -14,11 +14,14 @@ from txjax.batch import Batch
 from txjax.models import Model
 from txjax.nn.context import Knobs
 from txjax.ops.losses import sum_of_losses
-from txjax.probe.layers import by_layer
+from txjax.probe.layers import by_layer, with_own_layers
 
 
 def weight_gradients(model: Model, params: Any, batch: Batch, knobs: Knobs | None = None) -> Any:
-    """d loss / d parameters, a tree like them; the loss is the mean over weighted tokens, of the head alone."""
+    """d loss / d parameters, a tree like them; the loss is the mean over weighted tokens, of the head alone. Where
+    periods share parameters: in each layer's use of them, whose sum is the gradient, a tree as if each had its own.
+    """
+    model, params = with_own_layers(model, params)
     weights_BT = jnp.ones(batch.targets.shape) if batch.weights is None else jnp.asarray(batch.weights)
 
     def loss(params: Any) -> Array:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
+
+from txjax.models import Model, build
+from txjax.models.decoder import Decoder
 
 # self: a model's own layers, of a decoder or an encoder alone; cross: how they read the encoder; encoder: the layers of
 # the encoder under them
@@ -16,12 +21,21 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 def by_layer(tree: Mapping[str, Any]) -> list[Any]:
     """The part of each layer, in order, of a tree of parameters, gradients or captures: first_0, first_1, .., then
-    block_0, block_1, .. of the first period, of the second, and so on.
+    block_0, block_1, .. of the first period, of the second, and so on. Parameters that periods share are in it only as
+    `with_own_layers` gives them.
     """
     first = _numbered(tree, "first_")
     blocks = _numbered(tree.get("layers", {}), "block_")
     periods = len(jax.tree.leaves(blocks)[0]) if jax.tree.leaves(blocks) else 0
     return first + [jax.tree.map(lambda leaf, i=i: leaf[i], block) for i in range(periods) for block in blocks]
+
+
+def with_own_layers(model: Model, params: Any) -> tuple[Model, Any]:
+    """A model whose periods share no parameters, and parameters with which it computes what this one does."""
+    if not isinstance(model, Decoder) or model.config.sharing == "none":
+        return model, params
+    own = build(replace(model.config, sharing="none"))
+    return own, jax.tree.map(lambda leaf, like: jnp.broadcast_to(leaf, like.shape), params, own.shapes())
 
 
 def captured(tree: Mapping[str, Any], name: str, part: Part = "self") -> list[Array]:

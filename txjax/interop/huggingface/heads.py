@@ -15,23 +15,27 @@ CLASSES = 2  # where their config says no number
 @dataclass(frozen=True)
 class Heads:
     """by: each class with its head; the first is that of a config which names none. activations: their words for the
-    activation of a head that has one, given as hidden_act. A classifier has as many outputs as id2label has entries.
+    activation of a head that has one, given as hidden_act; default: their word where that is absent; own_activation:
+    classes whose head has the one in `by`, whatever it says. A classifier has as many outputs as id2label has entries.
     """
 
     by: Mapping[str, Head]
     activations: Mapping[str, str]
+    default: str = "gelu"
+    own_activation: tuple[str, ...] = ()
 
     def to_ours(self, config: Mapping[str, Any]) -> dict[str, Any]:
         (name, *_) = config.get("architectures") or [next(iter(self.by))]
         if name not in self.by:
             hint = nearest(name, self.by)
             raise ConfigError(f"config.json: {name} is not known here{hint}; there are {', '.join(self.by)}")
-        own = {}
-        if hasattr(self.by[name], "outputs"):
+        own, fields = {}, field_types(type(self.by[name]))
+        if "outputs" in fields:
             labels = config.get("id2label")
             own["outputs"] = config.get("num_labels", CLASSES) if labels is None else len(labels)
-        if hasattr(self.by[name], "activation"):
-            own["activation"] = self.activations.get(config.get("hidden_act", "gelu"), "gelu")  # else refused elsewhere
+        if "activation" in fields and name not in self.own_activation:
+            word = config.get("hidden_act", self.default)
+            own["activation"] = self.activations.get(word, "gelu")  # an unknown one is refused elsewhere
         return {"head": replace(self.by[name], **own)}  # type: ignore[type-var]
 
     def to_theirs(self, model: Model) -> dict[str, Any]:
@@ -43,7 +47,7 @@ class Heads:
         found = [name for name, head in self.by.items() if settled(head) == settled(model.head)]
         said: dict[str, Any] = {"architectures": found[:1] or [next(iter(self.by))]}
         outputs = getattr(model.head, "outputs", None)
-        if outputs is not None:
+        if outputs is not None and "outputs" in field_types(type(model.head)):
             names = [f"LABEL_{number}" for number in range(outputs)]
             said |= {"id2label": dict(zip(map(str, range(outputs)), names, strict=True))}
             said |= {"label2id": dict(zip(names, range(outputs), strict=True))}

@@ -6,17 +6,19 @@ parameters are asserted in tests/models/test_presets.py.
 
 from txjax.models.presets.decoders import gpt1, gpt2, gpt3, llama, olmo2
 from txjax.models.presets.encoder_decoders import bart, t5, t5_v1_1, transformer
-from txjax.models.presets.encoders import bert, roberta, vit
+from txjax.models.presets.encoders import albert, bert, electra, modernbert, roberta, vit
 from txjax.models.presets.mixtures import deepseek_moe, deepseek_v3, gpt_oss, mixtral, switch
 from txjax.models.presets.published import PUBLISHED, named
 from txjax.models.presets.recurrent_nets import gru, lstm, min_gru, recurrent, rnn, seq2seq
 
 __all__ = [
     "PUBLISHED",
+    "albert",
     "bart",
     "bert",
     "deepseek_moe",
     "deepseek_v3",
+    "electra",
     "gpt1",
     "gpt2",
     "gpt3",
@@ -26,6 +28,7 @@ __all__ = [
     "lstm",
     "min_gru",
     "mixtral",
+    "modernbert",
     "named",
     "olmo2",
     "recurrent",

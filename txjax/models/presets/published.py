@@ -10,7 +10,7 @@ from typing import Any
 from txjax.config import Model
 from txjax.models.presets.decoders import gpt1, gpt2, gpt3, llama, olmo2
 from txjax.models.presets.encoder_decoders import bart, t5, t5_v1_1, transformer
-from txjax.models.presets.encoders import bert, roberta, vit
+from txjax.models.presets.encoders import albert, bert, electra, modernbert, roberta, vit
 from txjax.models.presets.mixtures import deepseek_moe, deepseek_v3, gpt_oss, mixtral, switch
 from txjax.ops.positions import Llama3Scaling, Rope, YarnScaling
 from txjax.schema import ConfigError, nearest
@@ -18,6 +18,7 @@ from txjax.schema import ConfigError, nearest
 GPT2, GPT3 = partial(gpt2, vocab_size=50257), partial(gpt3, vocab_size=50257)
 LLAMA = partial(llama, vocab_size=32000)
 BERT, ROBERTA = partial(bert, vocab_size=30522), partial(roberta, vocab_size=50265)
+ALBERT, ELECTRA = partial(albert, vocab_size=30000), partial(electra, vocab_size=30522)
 ORIGINAL, BART = partial(transformer, vocab_size=37000), partial(bart, vocab_size=50265)
 T5, T5_V1_1 = partial(t5, vocab_size=32128), partial(t5_v1_1, vocab_size=32128)
 
@@ -54,6 +55,15 @@ PUBLISHED: dict[str, Callable[..., Model]] = {
     "bert-large": partial(BERT, 1024, 24, 16),
     "roberta-base": partial(ROBERTA, 768, 12, 12),
     "roberta-large": partial(ROBERTA, 1024, 24, 16),
+    "albert-base": partial(ALBERT, 768, 12, 12),
+    "albert-large": partial(ALBERT, 1024, 24, 16),
+    "albert-xlarge": partial(ALBERT, 2048, 24, 16),
+    "albert-xxlarge": partial(ALBERT, 4096, 12, 64),
+    "electra-small": partial(ELECTRA, 256, 12, 4),
+    "electra-base": partial(ELECTRA, 768, 12, 12, embedding_width=None),
+    "electra-large": partial(ELECTRA, 1024, 24, 16, embedding_width=None),
+    "modernbert-base": partial(modernbert, 768, 22, 12, vocab_size=50368),
+    "modernbert-large": partial(modernbert, 1024, 28, 16, hidden=2624, vocab_size=50368),
     "vit-base": partial(vit, 768, 12, 12),
     "transformer-base": partial(ORIGINAL, 512, 6, 8, hidden=2048),
     "transformer-big": partial(ORIGINAL, 1024, 6, 16, hidden=4096),

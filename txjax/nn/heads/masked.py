@@ -13,7 +13,7 @@ from txjax.batch import Batch
 from txjax.config.model import Head, Model
 from txjax.nn.context import Context, add_figure, add_loss, sow
 from txjax.nn.heads.pooler import Pooler
-from txjax.nn.heads.tied import Tied
+from txjax.nn.heads.tied import Tied, TiedModule
 from txjax.nn.linear import Linear
 from txjax.nn.norm import Norm
 from txjax.ops.activations import ACTIVATIONS
@@ -23,9 +23,10 @@ from txjax.schema import ConfigError, require
 
 @dataclass(frozen=True)
 class Masked(Head, kind="masked"):
-    """n(f(hidden W + b)) table^T + c, with the embedding's table, a bias c for each id, and n the model's kind of norm.
-    Devlin et al. 2019 and the authors' code.
+    """n(f(hidden W + b)) table^T + c, with the embedding's table, a bias c for each id, and n the model's kind of norm;
+    W goes from the model's width to the table's. Devlin et al. 2019 and the authors' code; Lan et al. 2020.
 
+    bias: of the map by W.
     next_sentence: adds a pooler and a classifier that say from each row's first token whether its second sentence
         follows the first one, batch.labels; training adds their cross-entropy. A row's counts as often as the row has
         scored tokens: sum_b w_b nsp_b with w_b = sum_t weights[b, t]. Divided by the sum of all weights, as the whole
@@ -34,6 +35,7 @@ class Masked(Head, kind="masked"):
 
     activation: Literal["relu", "gelu", "gelu_tanh"] = "gelu"
     next_sentence: bool = False
+    bias: bool = True
 
     tied: ClassVar[bool] = True
     generates: ClassVar[bool] = False
@@ -66,12 +68,12 @@ class MaskedModule(nn.Module):
     model: Model
 
     @nn.compact
-    def __call__(self, hidden: Float[Array, "... D"], table_VD: Float[Array, "V D"]) -> Float[Array, "... V"]:
-        D = self.model.width
+    def __call__(self, hidden: Float[Array, "... D"], table_VE: Float[Array, "V E"]) -> Float[Array, "... V"]:
+        shape = (self.model.width, table_VE.shape[1])
         function, _ = ACTIVATIONS[self.head.activation]
-        hidden = function(Linear(self.model, (D, D), ("embed", "mlp"), bias=True, name="dense")(hidden))
+        hidden = function(Linear(self.model, shape, ("embed", "mlp"), bias=self.head.bias, name="dense")(hidden))
         hidden = Norm(self.model.norm, name="norm")(hidden)
-        return Tied(bias=True).module(self.model, "tied")(hidden, table_VD)
+        return TiedModule(Tied(bias=True), self.model, projects=False, name="tied")(hidden, table_VE)
 
 
 class NextSentence(nn.Module):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from txjax.config.model import Head, Model
+from txjax.nn.linear import Linear
 from txjax.nn.parameters import declare
 from txjax.ops.linear import linear
 from txjax.schema import require
@@ -17,9 +18,10 @@ from txjax.schema import require
 
 @dataclass(frozen=True)
 class Tied(Head, kind="tied"):
-    """hidden table^T, plus a bias for each id where there is one. Press and Wolf 2017.
+    """hidden table^T, plus a bias for each id where there is one. Press and Wolf 2017. Where the table has a width of
+    its own, E, hidden W table^T, with a matrix W (D, E).
 
-    scale: rsqrt_width divides hidden states by sqrt(D) first (Raffel et al. 2020).
+    scale: rsqrt_width divides what the table multiplies by the square root of its width first (Raffel et al. 2020).
     """
 
     bias: bool = False
@@ -34,16 +36,22 @@ class Tied(Head, kind="tied"):
         )
 
     def module(self, model: Model, name: str) -> TiedModule:
-        return TiedModule(self, model, name=name)
+        return TiedModule(self, model, projects=model.embedding.own_width is not None, name=name)
 
 
 class TiedModule(nn.Module):
+    """projects: hidden states come in the model's width, and the table has one of its own."""
+
     head: Tied
     model: Model
+    projects: bool
 
     @nn.compact
-    def __call__(self, hidden: Float[Array, "... D"], table_VD: Float[Array, "V D"]) -> Float[Array, "... V"]:
+    def __call__(self, hidden: Float[Array, "... D"], table_VE: Float[Array, "V E"]) -> Float[Array, "... V"]:
+        V, E = table_VE.shape
+        if self.projects:
+            hidden = Linear(self.model, (self.model.width, E), ("embed", "rank"), name="project")(hidden)
         if self.head.scale == "rsqrt_width":
-            hidden = hidden * jnp.asarray(self.model.width**-0.5, hidden.dtype)
-        b_V = declare(self, "b", (table_VD.shape[0],), ("vocab",)) if self.head.bias else None
-        return linear(hidden, table_VD.T, b_V)
+            hidden = hidden * jnp.asarray(E**-0.5, hidden.dtype)
+        b_V = declare(self, "b", (V,), ("vocab",)) if self.head.bias else None
+        return linear(hidden, table_VE.T, b_V)

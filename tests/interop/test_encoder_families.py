@@ -183,6 +183,47 @@ def test_a_bare_model_of_encoders_reads_names_without_a_prefix(tmp_path: Path):
     jax.tree.map(np.testing.assert_array_equal, got.params, want)
 
 
+def test_a_published_bert_has_old_names_and_more_heads_than_its_class(tmp_path: Path):
+    """bert-base-uncased says BertForMaskedLM, has gamma and beta, and the next sentence's tensors too."""
+    import jax
+    import numpy as np
+    from safetensors.numpy import load_file, save_file
+
+    golden = GOLDEN / "bert"
+    read = huggingface.read(golden)
+    assert read.model.head == Masked(next_sentence=True) and not read.passed
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    tensors = load_file(golden / "model.safetensors")
+    for today, then in old.items():
+        tensors = {name.replace(today, then): x for name, x in tensors.items()}
+    save_file(tensors, tmp_path / "model.safetensors")
+    text = (golden / "config.json").read_text().replace("BertForPreTraining", "BertForMaskedLM")
+    (tmp_path / "config.json").write_text(text)
+    got = huggingface.read(tmp_path)
+    assert got.model.head == Masked()
+    others = ("bert.pooler.dense", "cls.seq_relationship")
+    assert sorted(got.passed) == [f"{name}.{leaf}" for name in others for leaf in ("bias", "weight")]
+    want = {name: leaf for name, leaf in read.params.items() if name != "next_sentence"}
+    jax.tree.map(np.testing.assert_array_equal, got.params, want)
+
+
+def test_a_published_bart_is_the_bare_model_without_a_bias_of_the_logits(tmp_path: Path):
+    import jax
+    import numpy as np
+    from safetensors.numpy import load_file, save_file
+
+    golden = GOLDEN / "bart"
+    want = dict(huggingface.read(golden).params)
+    assert np.asarray(want["head"]["b"]).any()
+    tensors = {name.removeprefix("model."): x for name, x in load_file(golden / "model.safetensors").items()}
+    del tensors["final_logits_bias"]
+    tensors["encoder.embed_tokens.weight"] = tensors["shared.weight"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text((golden / "config.json").read_text())
+    got = huggingface.read(tmp_path)
+    jax.tree.map(np.testing.assert_array_equal, got.params, want | {"head": {"b": np.zeros_like(want["head"]["b"])}})
+
+
 OPUS = {  # what OPUS-MT's files say of a model, in the form of transformers 4
     "model_type": "marian", "vocab_size": 58101, "d_model": 512, "encoder_layers": 6, "decoder_layers": 6,
     "encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048,

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from txjax.schema import ConfigError
+from txjax.schema import ConfigError, listed
 
 if TYPE_CHECKING:
     from txjax.api import Loaded
@@ -137,6 +137,9 @@ def from_huggingface(source: Path, target: Path) -> None:
     with whole(target) as part:
         write_run(part, config, config.data.tokenizer.build([]), weights.params, fingerprint)
     print(f"{source} is now step 0 of {target}")
+    if weights.passed:
+        names, head = listed(weights.passed), weights.model.head.kind
+        print(f"left out: {names}, of other heads than {head}, which this model has")
     if weights.model.generates and weights.model.encoder is None:
         print(f"sample: txjax generate --workdir={target}")
 

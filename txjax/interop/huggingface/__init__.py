@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +18,13 @@ __all__ = ["Family", "Weights", "family_for", "family_of", "known_families", "re
 
 
 class Weights(NamedTuple):
-    """A model and its parameters, float32 in host memory."""
+    """A model and its parameters, float32 in host memory. passed: names of tensors of other heads than the model's,
+    which its files held beside it.
+    """
 
     model: Model
     params: Any
+    passed: Sequence[str] = ()
 
 
 def read(folder: Path) -> Weights:
@@ -52,7 +55,7 @@ def read(folder: Path) -> Weights:
     ]
     if odd:
         raise ConfigError(f"{folder}: weights must be of type {', '.join(files.FLOATS)}; {odd[0]}")
-    return Weights(model, family.read(Decoder(model), tensors))
+    return Weights(model, *family.read(Decoder(model), tensors))
 
 
 def write(

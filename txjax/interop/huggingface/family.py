@@ -21,6 +21,8 @@ from txjax.models import Decoder
 from txjax.nn.parameters import path_name
 from txjax.schema import ConfigError, nearest, with_values
 
+HEADS = ("head/", "pooler/", "next_sentence/")  # paths of parameters that another model over the same layers lacks
+
 
 @dataclass(frozen=True)
 class Family:
@@ -29,6 +31,8 @@ class Family:
     prefix: of their names, which files of the bare model leave out.
     buffers: patterns of names that files may hold and that are no parameters.
     copies: {name: another's}, tensors that a file of tied weights may store a second time.
+    older: pattern and replacement of names that older files have.
+    zeros: tensors that a file may leave out, which are 0 then.
     free: fields of Model that config.json need not say, beside those of `fits.FREE`.
     """
 
@@ -40,6 +44,8 @@ class Family:
     prefix: str = ""
     buffers: tuple[str, ...] = ()
     copies: tuple[tuple[str, str], ...] = ()
+    older: tuple[tuple[str, str], ...] = ()
+    zeros: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
 
     def model(self, config: Mapping[str, Any]) -> Model:
@@ -74,20 +80,39 @@ class Family:
 
     # ------------------------------------------------------------ tensors
 
-    def read(self, model: Decoder, tensors: Mapping[str, Any]) -> Any:
-        """The parameters, of tensors by their names; see `table.read`."""
+    def read(self, model: Decoder, tensors: Mapping[str, Any]) -> tuple[Any, list[str]]:
+        """The parameters, of tensors by their names (see `table.read`), and the names of tensors that were passed over:
+        those of heads that the model has not.
+        """
         wanted = table.places(self.table, model)
-        if self.prefix and not any(name.startswith(self.prefix) for name in tensors):
-            bare = {name.removeprefix(self.prefix) for name in wanted if name.startswith(self.prefix)}
-            tensors = {f"{self.prefix}{name}" if name in bare else name: t for name, t in tensors.items()}
-        kept = {name: tensor for name, tensor in tensors.items() if not self.is_buffer(name)}
+        kept = {name: t for name, t in self._named(wanted, tensors).items() if not self.is_buffer(name)}
+        kept |= {name: np.zeros(wanted[name].shape, np.float32) for name in self.zeros if name in wanted.keys() - kept}
+        heads = {row.theirs for row in self.table if row.ours.startswith(HEADS)}
+        others = heads - wanted.keys() - dict(self.copies).keys()
+        passed = [name for name in kept if name in others]
+        for name in passed:
+            del kept[name]
         copies = [(name, first) for name, first in self.copies if name not in wanted and first in wanted]
         second = {name: kept.pop(name) for name, _ in copies if name in kept}
         params = table.read(self.table, model, kept)
         for name, first in copies:
             if name in second:
                 self._refuse_other_copy(model, params, name, second[name], first)
-        return params
+        return params, passed
+
+    def _named(self, wanted: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """Tensors by the names that the table has."""
+        today = {self._of_today(name): tensor for name, tensor in tensors.items()}
+        if not self.prefix or any(name.startswith(self.prefix) for name in today):
+            return today
+        known = (*wanted, *dict(self.copies))
+        bare = {name.removeprefix(self.prefix) for name in known if name.startswith(self.prefix)}
+        return {f"{self.prefix}{name}" if name in bare else name: tensor for name, tensor in today.items()}
+
+    def _of_today(self, name: str) -> str:
+        for pattern, replacement in self.older:
+            name = re.sub(pattern, replacement, name)
+        return name
 
     def is_buffer(self, name: str) -> bool:
         return any(re.search(pattern, name) for pattern in self.buffers)

@@ -80,9 +80,11 @@ COPIES = (
     ("model.decoder.embed_tokens.weight", "model.shared.weight"),
     ("lm_head.weight", "model.shared.weight"),
 )
+ZEROS = ("final_logits_bias",)  # files of the bare model have none
 FAMILY = Family(
     model_type="bart",
     architecture="BartForConditionalGeneration",
+    prefix="model.",
     base=presets.bart(vocab_size=50265),
     fields=(
         Field("vocab_size", "vocab_size", 50265),
@@ -100,4 +102,5 @@ FAMILY = Family(
         HEAD,
     ),
     copies=COPIES,
+    zeros=ZEROS,
 )

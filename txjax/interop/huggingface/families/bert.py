@@ -96,4 +96,5 @@ FAMILY = Family(
         ("cls.predictions.decoder.bias", "cls.predictions.bias"),
     ),
     buffers=(r"embeddings\.position_ids$",),
+    older=((r"\bLayerNorm\.gamma$", "LayerNorm.weight"), (r"\bLayerNorm\.beta$", "LayerNorm.bias")),
 )

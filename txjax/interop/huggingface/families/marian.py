@@ -54,5 +54,6 @@ FAMILY = Family(
         bart.HEAD,
     ),
     copies=(*bart.COPIES, ("lm_head.weight", OWN)),
+    zeros=bart.ZEROS,
     buffers=(r"embed_positions\.weight$",),  # of older files; the same numbers in all
 )

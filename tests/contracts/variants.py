@@ -102,7 +102,10 @@ UNVARIED = {
 # Changes of one field that make no model, and why.
 UNFIT = {
     **dict.fromkeys((f"mixer.position={kind}" for kind in ("learned", "relative")), "its table belongs to the model"),
-    "mixer.position=sinusoidal": "it adds to the embedding, which is the model's",
+    **dict.fromkeys(
+        ("mixer.position=sinusoidal", "mixer.position=sinusoidal.pairs=half"),
+        "it adds to the embedding, which is the model's",
+    ),
 }
 # Paths whose values change how a model is drawn or computed, and not what it computes.
 SAME_FUNCTION = ("init", "dropout", "matmul_precision", "remat", "unroll")

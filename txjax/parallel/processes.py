@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import jax
 import numpy as np
+from jax._src import distributed  # its barrier has no public name
 from jax.experimental import multihost_utils
 
 from txjax.schema import ConfigError
+
+PATIENCE = 5  # seconds
 
 
 def join_processes(coordinator: str | None, count: str | None, index: int | None) -> None:
@@ -41,10 +45,24 @@ def any_process(flag: bool) -> bool:
 
 
 def leave_others(code: int) -> None:
-    """End this process at once if it is one of several, so that a failure ends all of them within seconds: an ordinary
-    exit waits for the others, who wait for this one.
+    """End this process, if it is one of several, so that a failure ends all of them within seconds: an ordinary exit
+    waits for the others, who wait for this one.
     """
     if jax.distributed.is_initialized():
         sys.stdout.flush()
         sys.stderr.flush()
+        _meet_others()
         os._exit(code)
+
+
+def _meet_others() -> None:
+    """Wait for the others for a moment: where all of them leave, each with its own message and code, the process that
+    serves them must go last, since without it the rest are aborted.
+    """
+    group = distributed.global_state
+    try:
+        group.client.wait_at_barrier("txjax_leaves", 1000 * PATIENCE)  # type: ignore[union-attr]
+    except Exception:  # they do not leave, or are gone
+        return
+    if group.process_id == 0:
+        time.sleep(0.5)

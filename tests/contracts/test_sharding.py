@@ -23,6 +23,7 @@ from txjax.train.optimizers import SGD
 from txjax.train.state import State, hyper
 from txjax.train.step import make_train_step
 
+pytestmark = pytest.mark.long
 MESH = Mesh(data=2, fsdp=2, tensor=2)
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str, scope="module")

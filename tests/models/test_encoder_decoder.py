@@ -144,6 +144,7 @@ def test_layouts_of_the_program_change_no_value(name: str, layout: dict[str, Any
     np.testing.assert_allclose(got, logits(model), atol=2e-5 * np.abs(logits(model)).max())
 
 
+@pytest.mark.long
 def test_eight_devices_compute_what_one_does():
     model, rows = MODELS["t5"], 8
     batch = jax.tree.map(lambda x: np.tile(np.asarray(x), (rows // 2, 1)), replace(BATCH, targets=TOKENS))

@@ -7,7 +7,7 @@ after another; attention does not, and pays with scores that grow with the squar
 more depends on the machine.
 
   txjax ablate experiments/rnn_vs_transformer                  (about 9 minutes on 2 cores, which must be quiet)
-  txjax ablate experiments/rnn_vs_transformer --tier=device    on a GPU or TPU: wider, bfloat16
+  txjax ablate experiments/rnn_vs_transformer --tier=device    on a GPU or TPU: wider, bfloat16; with cuDNN's LSTM
   txjax ablate experiments/rnn_vs_transformer/equal_flops.py   the same at equal FLOPs a token
   txjax ablate experiments/rnn_vs_transformer/on_text.py       what they learn, a token
   txjax ablate experiments/rnn_vs_transformer/per_second.py    what they learn, a second
@@ -16,6 +16,8 @@ more depends on the machine.
 
 import math
 from typing import Any
+
+import jax
 
 from txjax.config import Config, Train
 from txjax.lab import Matched, Prediction, Study, at, final, log_ratio, slope
@@ -47,6 +49,9 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 
 
+ON_A_GPU = {"cudnn_lstm": alone("lstm") | {"model.mixer.lstm.implementation": "cudnn"}}
+
+
 def get_study() -> Study:
     faster = log_ratio("transformer", "lstm")
     return Study(
@@ -57,7 +62,7 @@ def get_study() -> Study:
         ),
         tiers={"device": {"model.width": 1024, "model.attention.num_heads": 16, "model.dtype": "bfloat16"}},
         factors={
-            "arm": ARMS,
+            "arm": ARMS | (ON_A_GPU if jax.default_backend() == "gpu" else {}),
             "length": {n: {"model.context": n, "train.batch_size": TOKENS // n} for n in (64, 256, 1024, 4096)},
         },
         declared=("model", "train.batch_size"),

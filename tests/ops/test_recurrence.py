@@ -12,10 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import rnn as rnn_of_jax
 
 from txjax.ops.convolution import causal_convolution
 from txjax.ops.recurrence import (
     LSTMState,
+    cudnn_lstm,
     gru,
     gru_gates,
     gru_step,
@@ -28,6 +30,7 @@ from txjax.ops.recurrence import (
     rnn_gate,
     rnn_step,
 )
+from txjax.schema import ConfigError
 
 B, T, H = 2, 7, 5
 RANDOM = np.random.default_rng(0)
@@ -109,6 +112,49 @@ def test_the_tutorial_s_cell_by_hand():
     want = np.tanh(w_xh @ x + w_hh @ h)  # matrices as torch.nn.Linear holds them: out, in
     got = rnn_by_step(jnp.asarray(h[None]), jnp.asarray(x[None] @ w_xh.T), jnp.asarray(w_hh.T))
     np.testing.assert_allclose(got[0], want, atol=1e-6)
+
+
+def test_cudnn_is_given_the_weights_that_the_scan_has(monkeypatch: pytest.MonkeyPatch):
+    """What would reach cuDNN, computed by jax's own reference for it: values, last states and gradients."""
+    random = np.random.default_rng(3)
+    B, T, D, H = 2, 5, 3, 4
+    shapes = (B, T, D), (B, H), (B, H), (D, 4, H), (4, H), (H, 4, H)
+    x, h, c, w, b, u = (jnp.asarray(random.standard_normal(shape), jnp.float32) for shape in shapes)
+
+    def reference(x: Any, h: Any, c: Any, weights: Any, lengths: Any, *sizes: Any) -> Any:
+        unpacked = rnn_of_jax.unpack_lstm_weights(weights, *sizes[:3], sizes[4])
+        return rnn_of_jax.lstm_ref(x, h, c, *unpacked, lengths, *sizes)
+
+    monkeypatch.setattr(rnn_of_jax, "lstm", reference)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+
+    def fused(*arrays: jax.Array) -> Any:
+        x, h, c, w, b, u = arrays
+        return cudnn_lstm(x, LSTMState(h, c), w, b, u)
+
+    def scanned(*arrays: jax.Array) -> Any:
+        x, h, c, w, b, u = arrays
+        return lstm(jnp.einsum("btd,dgh->btgh", x, w) + b, LSTMState(h, c), u, unroll=1)
+
+    def loss(function: Any) -> Any:
+        return lambda *arrays: sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(function(*arrays)))
+
+    arrays = (x, h, c, w, b, u)
+    for a, e in zip(jax.tree.leaves(fused(*arrays)), jax.tree.leaves(scanned(*arrays)), strict=True):
+        np.testing.assert_allclose(a, e, atol=1e-6)
+    found, expected = (jax.grad(loss(f), argnums=tuple(range(6)))(*arrays) for f in (fused, scanned))
+    for a, e in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, e, atol=1e-5)
+
+
+def test_cudnn_is_refused_where_it_cannot_serve(monkeypatch: pytest.MonkeyPatch):
+    w, b = jnp.ones((3, 4, 3)), jnp.ones((4, 3))
+    x, state = jnp.ones((1, 2, 3)), LSTMState(jnp.zeros((1, 3)), jnp.zeros((1, 3)))
+    with pytest.raises(ConfigError, match=r"implementation=cudnn needs an NVIDIA GPU, found cpu: use scan"):
+        cudnn_lstm(x, state, w, b, w)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    with pytest.raises(ConfigError, match=r"implementation=cudnn cannot tell documents that are packed into a row"):
+        cudnn_lstm(x, state, w, b, w, segments_BT=jnp.ones((1, 2), jnp.int32))
 
 
 def test_an_lstm_by_hand():

@@ -52,13 +52,16 @@ class Inputs(nn.Module):
     bias_start: Mean = 0.0
 
     @nn.compact
-    def __call__(self, x_BTD: Float[Array, "B T D"]) -> Float[Array, "B T G D"]:
+    def weights(self) -> tuple[Float[Array, "D G D"], Float[Array, "G D"]]:
         D = self.model.width
         std = self.model.init.spread("weight", D, self.model.num_layers)
         w_DGD = declare(self, "w", (D, self.gates, D), AXES, std=std)
-        b_GD = declare(self, "b", (self.gates, D), AXES[1:], mean=self.bias_start)
+        return constrain(w_DGD, *AXES), declare(self, "b", (self.gates, D), AXES[1:], mean=self.bias_start)
+
+    def __call__(self, x_BTD: Float[Array, "B T D"]) -> Float[Array, "B T G D"]:
+        w_DGD, b_GD = self.weights()
         # by time, as the steps will read it: to turn the narrow side round costs less than the gates
-        x_TBGD = linear(jnp.swapaxes(x_BTD, 0, 1), constrain(w_DGD, *AXES), b_GD)
+        x_TBGD = linear(jnp.swapaxes(x_BTD, 0, 1), w_DGD, b_GD)
         return jnp.swapaxes(x_TBGD, 0, 1)
 
 

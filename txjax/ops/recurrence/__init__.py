@@ -7,13 +7,14 @@ many steps must not be rounded at each. The products with them are computed in x
 
 from txjax.ops.recurrence.gru import gru, gru_gates, gru_step
 from txjax.ops.recurrence.linear_attention import LinearState, linear_attention, linear_attention_step
-from txjax.ops.recurrence.lstm import LSTMState, lstm, lstm_gates, lstm_step
+from txjax.ops.recurrence.lstm import LSTMState, cudnn_lstm, lstm, lstm_gates, lstm_step
 from txjax.ops.recurrence.min_gru import min_gru, min_gru_step
 from txjax.ops.recurrence.rnn import rnn, rnn_gate, rnn_step
 
 __all__ = [
     "LSTMState",
     "LinearState",
+    "cudnn_lstm",
     "gru",
     "gru_gates",
     "gru_step",

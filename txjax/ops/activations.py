@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,8 @@ def clamped_swiglu(gate: Array, x: Array) -> Array:
     return g * jax.nn.sigmoid(1.702 * g) * (u + 1.0)
 
 
+Plain = Literal["relu", "gelu", "gelu_tanh"]  # of a head's own map
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "swiglu_clamped"]
 # name: (function, gated); a gated one is f(x W_gate, x W_in), another f(x W_in)
 ACTIVATIONS: dict[str, tuple[Callable[..., Array], bool]] = {
     "relu": (jax.nn.relu, False),

@@ -41,10 +41,11 @@ class Pairs(Source, kind="pairs"):
     source_tokenizer: of the source; none: data.tokenizer reads both languages, with one vocabulary.
     buckets: lengths that rows are padded to, made from the training pairs; each is a program of its own.
 
-    A pair is encode(source) + end for the encoder; the decoder reads start + encode(target), where the start is the end
-    unless its tokenizer has another, and predicts encode(target) + end. A batch holds pairs of about one length, as
-    many as fit into train.batch_size x data.context positions, and a multiple of train.batch_size: more of short ones.
-    Pairs longer than data.context on a side are left out of training, and cut outside of it.
+    The encoder reads encode(source) + end (Codec.source_ids: behind bos where its tokenizer has one); the decoder reads
+    start + encode(target), where the start is the end unless its tokenizer has another (Codec.start), and predicts
+    encode(target) + end. A batch holds pairs of about one length, as many as fit into train.batch_size x data.context
+    positions, and a multiple of train.batch_size: more of short ones. Pairs longer than data.context on a side are left
+    out of training, and cut outside of it.
     """
 
     name: str = ""

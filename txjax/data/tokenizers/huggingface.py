@@ -22,9 +22,8 @@ from txjax.schema import ConfigError, require
 
 FILE, SETTINGS, MARKS = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 GENERATION, MODEL = "generation_config.json", "config.json"
-# of what that says, where it says what a decoder over an encoder begins with: these two
-IDS = ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")
-IDS += ("bos_token_id", "eos_token_id", "pad_token_id")
+START, FORCED, NEVER = "decoder_start_token_id", "forced_bos_token_id", "bad_words_ids"
+IDS = (START, FORCED, "forced_eos_token_id", NEVER, "bos_token_id", "eos_token_id", "pad_token_id")
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,8 @@ def read(folder: Path) -> dict[str, str]:
 
 
 def _generation(folder: Path) -> dict[str, str]:
-    """The ids of a text's ends by which transformers generates over an encoder, in a file as it reads one. Old models
-    name them in config.json alone.
+    """The ids of a text's ends by which transformers generates over an encoder, in a file as it reads one, where one
+    says what a decoder begins with. Old models name them in config.json alone.
     """
     for name in (GENERATION, MODEL):
         if (folder / name).is_file():
@@ -63,7 +62,7 @@ def _generation(folder: Path) -> dict[str, str]:
                 said = json.loads((folder / name).read_text(encoding="utf-8"))
             except ValueError:
                 raise ConfigError(f"{folder / name} is no JSON, or is cut off") from None
-            if isinstance(said.get(IDS[0]), int):
+            if isinstance(said, dict) and isinstance(said.get(START), int):
                 return {GENERATION: json.dumps({key: said[key] for key in IDS if key in said}, indent=2) + "\n"}
     return {}
 
@@ -107,8 +106,8 @@ class HuggingFaceCodec(Codec):
         self._engine.encode_special_tokens = True  # a text that holds the name of a mark is a text
         self.pieces = _pieces(self._engine, json.loads(self.files[FILE]))
         said = json.loads(self.files.get(GENERATION, "{}"))
-        self.begins = tuple(said[name] for name in IDS[:2] if isinstance(said.get(name), int))
-        self.unwritten = tuple(words[0] for words in said.get("bad_words_ids") or () if len(words) == 1)
+        self.begins = tuple(said[name] for name in (START, FORCED) if isinstance(said.get(name), int))
+        self.unwritten = tuple(words[0] for words in said.get(NEVER) or () if len(words) == 1)
 
     def _frame(self) -> tuple[list[int], list[int]]:
         """What the tokenizer puts before and after a text."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import flax.linen as nn
 from jaxtyping import Array, Float
@@ -11,7 +10,7 @@ from jaxtyping import Array, Float
 from txjax.config.model import FeedForward, Model
 from txjax.nn.context import Context, constrain, sow
 from txjax.nn.linear import Linear
-from txjax.ops.activations import ACTIVATIONS
+from txjax.ops.activations import ACTIVATIONS, Activation
 from txjax.schema import require
 
 
@@ -24,9 +23,7 @@ class Dense(FeedForward, kind="dense"):
     """
 
     hidden: int | None = None
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "swiglu_clamped"] = (
-        "gelu_tanh"
-    )
+    activation: Activation = "gelu_tanh"
     bias: bool = True
 
     def check(self) -> None:

@@ -19,6 +19,7 @@ from txjax.config.model import FeedForward, Model, Role
 from txjax.nn.context import Context, add_figure, add_loss, constrain, set_parameter, sow
 from txjax.nn.feedforwards.dense import Dense, DenseModule
 from txjax.nn.parameters import declare
+from txjax.ops.activations import Activation
 from txjax.ops.moe import dispatch, routing
 from txjax.ops.moe.dispatch import Experts, Map
 from txjax.ops.moe.routing import Routing
@@ -53,9 +54,7 @@ class Mixture(FeedForward, kind="mixture"):
     num_experts: int = 8
     top_k: int = 2
     hidden: int | None = None
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "swiglu_clamped"] = (
-        "gelu_tanh"
-    )
+    activation: Activation = "gelu_tanh"
     bias: bool = True
     router_bias: bool = False
     num_shared: int = 0

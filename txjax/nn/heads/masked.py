@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from txjax.nn.heads.pooler import Pooler
 from txjax.nn.heads.tied import Tied, TiedModule
 from txjax.nn.linear import Linear
 from txjax.nn.norm import Norm
-from txjax.ops.activations import ACTIVATIONS
+from txjax.ops.activations import ACTIVATIONS, Plain
 from txjax.ops.losses import correct, cross_entropy
 from txjax.schema import ConfigError, require
 
@@ -33,7 +33,7 @@ class Masked(Head, kind="masked"):
         loss is, it is a mean over rows, and sums over micro-batches and devices as the rest does.
     """
 
-    activation: Literal["relu", "gelu", "gelu_tanh"] = "gelu"
+    activation: Plain = "gelu"
     next_sentence: bool = False
     bias: bool = True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from txjax.config.model import Head, Model
 from txjax.nn.linear import Linear
-from txjax.ops.activations import ACTIVATIONS
+from txjax.ops.activations import ACTIVATIONS, Plain
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Replaced(Head, kind="replaced"):
     (1 - p, p) for p the sigmoid of the second, so the loss of two classes is that of p. Clark et al. 2020, section 2.
     """
 
-    activation: Literal["relu", "gelu", "gelu_tanh"] = "gelu"
+    activation: Plain = "gelu"
 
     outputs: ClassVar[int] = 2
     generates: ClassVar[bool] = False

@@ -97,7 +97,7 @@ def generate(
         run.params,
         starts,
         tokens=tokens,
-        sampling=decode.Sampling(temperature, top_k, top_p, end=ends, limit=codec.vocab_size),
+        sampling=decode.Sampling(temperature, top_k, top_p, end=ends, limit=codec.vocab_size, never=codec.unwritten),
         seeds=[seed + i for i in range(len(texts))],
         context=run.config.model.memory,
         past_context=past_context,

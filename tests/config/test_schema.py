@@ -11,7 +11,7 @@ import pytest
 import txjax.config
 from txjax.config import FAMILIES, Config, Model, Optim, Train
 from txjax.config.flags import override, to_config_dict
-from txjax.config.model import FeedForward
+from txjax.config.parts import FeedForward
 from txjax.nn.feedforwards.none import NoFeedForward
 from txjax.schema import (
     ConfigError,

@@ -18,6 +18,7 @@ from txjax.data.tokenizers.huggingface import HuggingFaceCodec, files_of
 from txjax.interop import huggingface, llama2c
 from txjax.models import build
 from txjax.nn.feedforwards.dense import Dense
+from txjax.nn.heads.masked import Masked
 from txjax.store.checkpoints import CheckpointWriter
 from txjax.store.files import StoreError
 
@@ -167,6 +168,21 @@ def test_over_an_encoder_the_id_that_begins_a_text_goes_with_the_weights(tmp_pat
     assert main(["convert", f"--from={tmp_path / 'run'}", f"--to={tmp_path / 'back'}", "--format=huggingface"]) == 0
     said = json.loads((tmp_path / "back" / "config.json").read_text())
     assert said["decoder_start_token_id"] == api.load(tmp_path / "run").codec.end == 1
+
+
+def test_tensors_of_heads_that_the_class_lacks_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """As bert-base-uncased has them: the next sentence's beside a config.json that says BertForMaskedLM."""
+    theirs = shutil.copytree(TOKENIZER, tmp_path / "theirs")
+    model = presets.bert(8, 1, 2, context=16, vocab_size=283, head=Masked(next_sentence=True))
+    params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), build(model).shapes())
+    huggingface.write(theirs, model, params)
+    config = theirs / "config.json"
+    config.write_text(config.read_text().replace("BertForPreTraining", "BertForMaskedLM"))
+    assert convert(theirs, tmp_path / "run") == 0
+    said = capsys.readouterr().out
+    assert "left out: bert.pooler.dense.bias, " in said
+    assert "cls.seq_relationship.weight, of other heads than masked, which this model has" in said
+    assert api.load(tmp_path / "run").config.model.head == Masked()
 
 
 @pytest.mark.parametrize(

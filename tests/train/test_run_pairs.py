@@ -74,16 +74,19 @@ def test_a_sample_is_a_sentence_of_validation_and_what_is_written_for_it(config:
     assert set(said.removeprefix(f"{read} -> ").replace("<|endoftext|>", "").split()) <= {*"abcd", "<unk>"}
 
 
-def test_a_sample_starts_as_the_decoder_learned_to_start(
+def test_a_sample_starts_as_the_decoder_learned_to_start_and_leaves_out_what_no_text_has(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    data, prompts = dataset.load(config), []
+    data, asked = dataset.load(config), []
     codec = data.codec.extended(("pad", "sentinel0"))  # the marks of T5, whose texts start with padding
-    monkeypatch.setattr(watch, "generate", lambda model, params, given, **how: prompts.extend(given) or [[0]])
+    codec.unwritten = (3,)
+    monkeypatch.setattr(watch, "generate", lambda *args, **how: asked.append((args[2], how["sampling"])) or [[0]])
     this = MagicMock(config=config, dataset=replace(data, codec=codec), source=[0])
     this.run.samples = tmp_path
     watch.Watch.sample(this, 0, None)
+    [(prompts, sampling)] = asked
     assert prompts == [[codec.specials["pad"]]]
+    assert sampling.never == (3,)
 
 
 def test_a_run_that_lost_its_last_checkpoint_goes_on_to_the_same_bits(config: Config, ended: Path, tmp_path: Path):

@@ -7,19 +7,9 @@ that a config file needs one import line.
 from typing import TYPE_CHECKING, Any
 
 from txjax.config.data import Chunking, Data, Objective, Source, Tokenizer
-from txjax.config.model import (
-    Attention,
-    Cross,
-    Embedding,
-    Encoder,
-    FeedForward,
-    Head,
-    Initialisation,
-    Layer,
-    Mixer,
-    Model,
-)  # fmt: skip
+from txjax.config.model import Attention, Encoder, Layer, Model
 from txjax.config.optim import Group, Optim, Optimizer
+from txjax.config.parts import Cross, Embedding, FeedForward, Head, Initialisation, Mixer
 from txjax.config.root import Config
 from txjax.config.train import Log, Mesh, Train
 from txjax.ops.norms import Norm

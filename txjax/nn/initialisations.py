@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from txjax.config.model import Initialisation, Role
+from txjax.config.parts import Initialisation, Role
 from txjax.schema import require
 
 

@@ -8,7 +8,7 @@ import flax.linen as nn
 from jaxtyping import Array, Float
 
 from txjax.config import Model
-from txjax.config.model import Role
+from txjax.config.parts import Role
 from txjax.nn.parameters import declare
 from txjax.ops.linear import linear
 

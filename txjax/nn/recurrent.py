@@ -10,7 +10,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from txjax.config.model import Mixer, Model
+from txjax.config.model import Model
+from txjax.config.parts import Mixer
 from txjax.nn.context import Context, State, constrain
 from txjax.nn.parameters import Mean, declare
 from txjax.ops.linear import linear

@@ -112,7 +112,7 @@ class Watch:
             params,
             [list(map(int, prompt))],
             tokens=min(log.sample_tokens, model.context) if model.encoder else log.sample_tokens,
-            sampling=Sampling(temperature=log.temperature, end=codec.separator, limit=codec.vocab_size),
+            sampling=Sampling(log.temperature, end=codec.separator, limit=codec.vocab_size, never=codec.unwritten),
             seeds=[self.config.train.seed],
             context=self.config.model.memory,
             past_context="error" if model.encoder else "slide",

@@ -9,7 +9,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from txjax.config.model import Cross, Model
+from txjax.config.model import Model
+from txjax.config.parts import Cross
 from txjax.nn.context import Context, State, sow
 from txjax.nn.linear import Linear
 from txjax.nn.parameters import declare

@@ -8,7 +8,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from txjax.config.model import Cross, Model
+from txjax.config.model import Model
+from txjax.config.parts import Cross
 from txjax.nn.attention import KeyValues, edited, empty_cache, join_heads, split_heads
 from txjax.nn.context import Context, State, sow
 from txjax.ops.attention import attention

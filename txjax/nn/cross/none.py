@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from txjax.config.model import Cross
+from txjax.config.parts import Cross
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from txjax.batch import Batch
-from txjax.config.model import Embedding, Model
+from txjax.config.model import Model
+from txjax.config.parts import Embedding
 from txjax.nn.linear import Linear, Table
 from txjax.schema import require
 

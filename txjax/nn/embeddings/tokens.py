@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from txjax.batch import Batch
-from txjax.config.model import Embedding, Model
+from txjax.config.model import Model
+from txjax.config.parts import Embedding
 from txjax.nn.context import constrain
 from txjax.nn.parameters import declare
 from txjax.schema import require

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import flax.linen as nn
 from jaxtyping import Array, Float
 
-from txjax.config.model import FeedForward, Model
+from txjax.config.model import Model
+from txjax.config.parts import FeedForward
 from txjax.nn.context import Context, constrain, sow
 from txjax.nn.linear import Linear
 from txjax.ops.activations import ACTIVATIONS, Activation

@@ -15,7 +15,8 @@ from flax.linen import spmd
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float
 
-from txjax.config.model import FeedForward, Model, Role
+from txjax.config.model import Model
+from txjax.config.parts import FeedForward, Role
 from txjax.nn.context import Context, add_figure, add_loss, constrain, set_parameter, sow
 from txjax.nn.feedforwards.dense import Dense, DenseModule
 from txjax.nn.parameters import declare

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from txjax.config.model import FeedForward
+from txjax.config.parts import FeedForward
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 from jaxtyping import Array
 
 from txjax.batch import Batch
-from txjax.config.model import Head, Model
+from txjax.config.model import Model
+from txjax.config.parts import Head
 from txjax.nn.heads.linear import HeadMatrix
 from txjax.nn.heads.pooler import Pool, Pooler, pool
 from txjax.schema import require

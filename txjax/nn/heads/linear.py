@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from jaxtyping import Array, Float
 
-from txjax.config.model import Head, Model
+from txjax.config.model import Model
+from txjax.config.parts import Head
 from txjax.nn.linear import Linear
 from txjax.schema import require
 

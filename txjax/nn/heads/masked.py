@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from txjax.batch import Batch
-from txjax.config.model import Head, Model
+from txjax.config.model import Model
+from txjax.config.parts import Head
 from txjax.nn.context import Context, add_figure, add_loss, sow
 from txjax.nn.heads.pooler import Pooler
 from txjax.nn.heads.tied import Tied, TiedModule

@@ -8,7 +8,8 @@ from typing import ClassVar
 import flax.linen as nn
 from jaxtyping import Array, Float
 
-from txjax.config.model import Head, Model
+from txjax.config.model import Model
+from txjax.config.parts import Head
 
 
 @dataclass(frozen=True)

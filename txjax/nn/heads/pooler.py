@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from txjax.batch import Batch
-from txjax.config.model import Head, Model
+from txjax.config.model import Model
+from txjax.config.parts import Head
 from txjax.nn.heads.none import NoHeadModule
 from txjax.nn.linear import Linear
 

@@ -9,7 +9,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from txjax.config.model import Head, Model
+from txjax.config.model import Model
+from txjax.config.parts import Head
 from txjax.nn.linear import Linear
 from txjax.ops.activations import ACTIVATIONS, Plain
 

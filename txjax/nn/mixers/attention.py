@@ -8,7 +8,8 @@ from typing import Any
 import flax.linen as nn
 from jaxtyping import Array, Float
 
-from txjax.config.model import Mixer, Model
+from txjax.config.model import Model
+from txjax.config.parts import Mixer
 from txjax.nn.attention import (
     KeyValues,
     attend,

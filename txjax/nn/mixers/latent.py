@@ -9,7 +9,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from txjax.config.model import Mixer, Model
+from txjax.config.model import Model
+from txjax.config.parts import Mixer
 from txjax.nn.attention import attend, check_softmax, edited, join_heads, split_heads, write
 from txjax.nn.context import Context, State, constrain, sow
 from txjax.nn.linear import Linear

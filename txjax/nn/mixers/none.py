@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from txjax.config.model import Mixer
+from txjax.config.parts import Mixer
 
 
 @dataclass(frozen=True)

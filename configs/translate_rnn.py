@@ -16,7 +16,7 @@ def get_config(attention: str = "additive"):
         data=Data(source=Pairs(name="multi30k/bpe10k", source="en", target="de"), tokenizer=Words(), context=256),
         optim=Optim(learning_rate=1e-3, schedule=Cosine(warmup=200, final=0.05), weight_decay=0.01),
         train=Train(
-            steps=2000, batch_size=32, evaluate_batch_size=128, label_smoothing=0.1, checkpoint_every=200, keep_last=5
+            steps=1000, batch_size=32, evaluate_batch_size=128, label_smoothing=0.1, checkpoint_every=200, keep_last=5
         ),
         log=Log(every=20),
     )

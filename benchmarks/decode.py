@@ -110,14 +110,16 @@ def table(sides: list[Side]) -> str:
 
 
 def ratios(sides: list[Side]) -> dict[str, Any]:
-    """What the last line says: against the faster of the peer's caches."""
+    """What the last line says: against each of the peer's caches, and against the faster of the two."""
     peers = [side for side in sides if side.script == "decode_transformers.py"]
     line: dict[str, Any] = {}
     for ours in (side for side in sides if side not in peers):
         where = "" if ours is sides[0] else f" ({ours.launches[0]['version']})"
         for name, what in RATIOS.items():
             best = min(peers, key=lambda side, what=what: statistics.fmean(map(math.log, side.seconds(what))))
-            line[f"{name}{where}"], line[f"{name}{where}_95"] = ratio(best.seconds(what), ours.seconds(what))
+            for over, side in {"": best, **{f"_over_{side.name}": side for side in peers}}.items():
+                key = f"{name}{over}{where}"
+                line[key], line[f"{key}_95"] = ratio(side.seconds(what), ours.seconds(what))
     return line
 
 

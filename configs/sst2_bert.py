@@ -15,6 +15,13 @@ def get_config(pretrained):
         model=presets.bert(128, 2, 4, context=64, head=Classes(2, pool="mean"), dropout=0.1),
         data=Data(source=Labelled("sst2"), tokenizer=Saved(pretrained), context=64),
         optim=Optim(learning_rate=5e-4, schedule=Linear(warmup=40), weight_decay=0.01),
-        train=Train(steps=432, batch_size=32, init_from=pretrained, evaluate_every=108, checkpoint_every=108),
+        train=Train(
+            steps=432,
+            batch_size=32,
+            init_from=pretrained,
+            evaluate_every=108,
+            checkpoint_every=108,
+            best_by="accuracy",
+        ),
         log=Log(every=36),
     )

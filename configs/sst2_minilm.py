@@ -23,8 +23,15 @@ def get_config(weights):
             head=Classes(2, pool="mean"),
             dropout=0.1,
         ),
-        data=Data(source=Labelled("sst2"), tokenizer=Saved(weights), context=48),
+        data=Data(source=Labelled("sst2"), tokenizer=Saved(weights), context=64),
         optim=Optim(learning_rate=1e-4, schedule=Linear(warmup=40), weight_decay=0.01),
-        train=Train(steps=432, batch_size=32, init_from=weights, evaluate_every=108, checkpoint_every=108),
+        train=Train(
+            steps=432,
+            batch_size=32,
+            init_from=weights,
+            evaluate_every=108,
+            checkpoint_every=108,
+            best_by="accuracy",
+        ),
         log=Log(every=20),
     )

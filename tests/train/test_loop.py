@@ -43,9 +43,10 @@ class Batches:
 
 @dataclass
 class Recorder:
-    """An observer's notes, in order. losses: what its evaluations find, one after another."""
+    """An observer's notes, in order. losses, accuracies: what its evaluations find, one after another; none: 0."""
 
     losses: list[float] = field(default_factory=lambda: [1.0] * 1000)
+    accuracies: list[float] = field(default_factory=list)
     stop_after: int | None = None
     bad: tuple[int, ...] = ()
     stop: Stop = field(default_factory=Stop)
@@ -70,7 +71,7 @@ class Recorder:
 
     def evaluate(self, step: int, params: Any) -> Evaluation:
         self.notes.append(("evaluate", step))
-        return Evaluation(self.losses.pop(0), 0.0, 1)
+        return Evaluation(self.losses.pop(0), self.accuracies.pop(0) if self.accuracies else 0.0, 1)
 
     def sample(self, step: int, params: Any) -> None:
         self.notes.append(("sample", step))
@@ -179,6 +180,13 @@ def test_a_lower_loss_starts_the_count_anew_and_the_count_goes_on_where_a_run_le
     known = Patience(2)
     known.judge([3.0, 3.0])
     assert run(Recorder(losses=[3.0]), Train(steps=100, patience=2, evaluate_every=1), Log(), 2, known).step == 3
+
+
+def test_patience_by_accuracy_looks_at_no_loss():
+    recorder = Recorder(losses=[3.0, 4.0, 2.0, 1.0], accuracies=[0.5, 0.6, 0.6, 0.4])
+    train = Train(steps=100, patience=2, evaluate_every=1, best_by="accuracy")
+    assert (outcome := run(recorder, train, Log())).step == 4
+    assert outcome.reason == "patience"
 
 
 def test_without_patience_a_run_goes_to_its_end():

@@ -193,6 +193,17 @@ def test_patience_counts_what_lies_before_the_checkpoint_and_a_loss_that_is_no_n
     assert not patience_of(run, None).over
 
 
+def test_the_best_by_accuracy_is_another_than_by_loss(tmp_path: Path, train):
+    """Five checkpoints are kept, so that the choice is among all."""
+    often = ("--config.train.evaluate_every=4", "--config.train.checkpoint_every=4", "--config.train.keep_last=5")
+    out = train("run", *often, "--config.train.best_by=accuracy", "--config.train.patience=9")
+    run, found = Run.read(tmp_path / "run"), column(tmp_path / "run", "val/accuracy")
+    assert out and list(found) == run.saved.steps()
+    assert run.saved.best() == max(found, key=lambda step: (found[step], step))
+    assert run.saved.metric(4) == pytest.approx(1 - found[4])
+    assert patience_of(run, 20).best == pytest.approx(1 - max(found.values()))
+
+
 # ---------------------------------------------------------------- what it refuses
 
 

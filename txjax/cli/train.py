@@ -40,9 +40,10 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     name = Path(options.config.partition(":")[0]).stem
     outcome, folder = train_run(config, dataset.load(config), options.workdir, name=name)
     if jax.process_index() == 0:
+        better = {"loss": "lower val/loss", "accuracy": "higher val/accuracy"}[config.train.best_by]
         how = {
             "finished": f"finished at step {outcome.step}",
-            "patience": f"stopped at step {outcome.step}: no lower val/loss in {config.train.patience} evaluations",
+            "patience": f"stopped at step {outcome.step}: no {better} in {config.train.patience} evaluations",
             "signal": f"stopped by a signal, saved at step {outcome.step}: the same command goes on from there",
         }
         print(how[outcome.reason])

@@ -7,6 +7,8 @@ from typing import Literal
 
 from txjax.schema import Section, nearest, require
 
+BestBy = Literal["loss", "accuracy"]
+
 
 @dataclass(frozen=True)
 class Train(Section):
@@ -22,8 +24,10 @@ class Train(Section):
     non_finite: what a non-finite loss or gradient does: stop the run, or skip the step and count it.
     max_skips: skipped steps in a row after which the run stops all the same.
     evaluate_every, checkpoint_every: in steps; none: only at the end.
-    keep_last: checkpoints kept besides the best one by val/loss.
-    patience: evaluations without a lower val/loss after which the run stops, or none.
+    best_by: what of validation the best checkpoint is chosen by, and patience goes by: the least val/loss, or the
+        greatest val/accuracy, which may lie elsewhere where a classifier grows too sure.
+    keep_last: checkpoints kept besides the best one.
+    patience: evaluations without a better one after which the run stops, or none.
     """
 
     steps: int = 1000
@@ -39,6 +43,7 @@ class Train(Section):
     evaluate_every: int | None = 250
     evaluate_batch_size: int | None = None
     checkpoint_every: int | None = 250
+    best_by: BestBy = "loss"
     keep_last: int = 2
     patience: int | None = None
 

@@ -1,7 +1,7 @@
 """Checkpoints by step, each complete or not there: parameters, optimizer state, progress, data position, meta data.
 
     checkpoints/STEP/params/ opt_state/ progress/      pytrees of arrays (orbax; typed random keys are welcome)
-    checkpoints/STEP/meta/                             JSON of process 0: the data's position, val/loss, what else the
+    checkpoints/STEP/meta/                             JSON of process 0: the data's position, the metric, what else the
                                                        caller gives, and what the pytrees hold, leaf by leaf
 
 Each tree is an item of its own, so that any of them can be restored alone.
@@ -66,7 +66,7 @@ class Checkpoints:
         return min(metrics, key=lambda step: (metrics[step], -step), default=None)
 
     def metric(self, step: int) -> float | None:
-        """The val/loss that a checkpoint was saved with, or None."""
+        """What a checkpoint is compared with others by, or None."""
         return read_meta(self.folder / str(step))["metric"]
 
     def find(self, which: int | Literal["latest", "best"]) -> int:
@@ -150,7 +150,7 @@ class CheckpointWriter(Checkpoints):
         """Begin a checkpoint of this step, after the one before it is complete. What is given may change at once.
 
         The arrays are copied before this returns, so the next step may donate them, and written in the background.
-        metric: val/loss at this step, by which `best` is chosen; None or not finite: not a candidate.
+        metric: by which `best` is chosen, the least; None or not finite: not a candidate.
         False, and nothing done, where this step is the newest checkpoint already: the last of a run may coincide with
         one of the interval, and a finished run be started again. StoreError where the step lies before the newest
         one, and where a save, this or an earlier one, has failed; from then on every call raises it.

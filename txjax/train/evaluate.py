@@ -11,6 +11,7 @@ import jax
 from txjax.batch import Batch
 from txjax.config import Config
 from txjax.config.data import Split
+from txjax.config.train import BestBy
 from txjax.data.dataset import Examples
 from txjax.data.pipeline import evaluation_batches
 from txjax.train.programs import Programs
@@ -28,6 +29,10 @@ class Evaluation(NamedTuple):
     accuracy: float
     tokens: int
 
+    def shortfall(self, by: BestBy) -> float:
+        """What train.best_by compares: the less, the better."""
+        return shortfall(by, self.loss if by == "loss" else self.accuracy)
+
     def figures(self, split: Split, target_bytes: int) -> dict[str, float]:
         """As metrics: perplexity is exp(loss); bits per byte divides by the bytes that the tokens stand for, so that
         it does not depend on the tokenizer, and is left out where they are no text.
@@ -41,6 +46,11 @@ class Evaluation(NamedTuple):
         if target_bytes:
             figures["bits_per_byte"] = self.loss * self.tokens / math.log(2) / target_bytes
         return {f"{PREFIX[split]}/{name}": value for name, value in figures.items()}
+
+
+def shortfall(by: BestBy, figure: float | None) -> float:
+    """A loss as it is, the share that an accuracy leaves; nan where metrics.jsonl has none."""
+    return math.nan if figure is None else figure if by == "loss" else 1.0 - figure
 
 
 def evaluate_split(programs: Programs, params: Any, examples: Examples) -> Evaluation:

@@ -49,7 +49,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. finished: at train.steps. patience: val/loss had not fallen for train.patience evaluations.
+    """How a run ended. finished: at train.steps. patience: train.patience evaluations had brought nothing better.
     signal: a signal asked for it. evaluation: the last one of this start.
     """
 
@@ -60,15 +60,15 @@ class Outcome:
 
 @dataclass
 class Patience:
-    """Counts evaluations since the lowest loss."""
+    """Counts evaluations since the best one."""
 
     limit: int | None
     best: float = float("inf")
     stale: int = 0
 
-    def judge(self, losses: Iterable[float]) -> None:
-        for loss in losses:
-            self.best, self.stale = (loss, 0) if loss < self.best else (self.best, self.stale + 1)
+    def judge(self, shortfalls: Iterable[float]) -> None:
+        for found in shortfalls:
+            self.best, self.stale = (found, 0) if found < self.best else (self.best, self.stale + 1)
 
     @property
     def over(self) -> bool:
@@ -110,7 +110,7 @@ def fit(
             judge(train, interval)
         if evaluating:
             evaluation = observer.evaluate(step, state.params)
-            patience.judge([evaluation.loss])
+            patience.judge([evaluation.shortfall(train.best_by)])
         if sampling:
             observer.sample(step, state.params)
         if probing:

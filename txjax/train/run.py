@@ -16,7 +16,7 @@ from txjax.models.costs import count_parameters
 from txjax.parallel import check_batch, make_layout
 from txjax.store import Run
 from txjax.store.processes import on_first
-from txjax.train.evaluate import Evaluation
+from txjax.train.evaluate import Evaluation, shortfall
 from txjax.train.hardware import peak_flops
 from txjax.train.loop import Outcome, Patience, TakeStep, fit
 from txjax.train.meter import Meter
@@ -117,9 +117,11 @@ def train_in(
 
 def patience_of(run: Run, latest: int | None) -> Patience:
     """As it stood at the latest checkpoint."""
-    patience = Patience(run.config.train.patience)
-    rows = [row for row in run.rows() if row["step"] <= (latest or 0) and "val/loss" in row]
-    patience.judge(float("nan") if row["val/loss"] is None else row["val/loss"] for row in rows)
+    train = run.config.train
+    patience = Patience(train.patience)
+    figure = f"val/{train.best_by}"
+    rows = [row for row in run.rows() if row["step"] <= (latest or 0) and figure in row]
+    patience.judge(shortfall(train.best_by, row[figure]) for row in rows)
     return patience
 
 

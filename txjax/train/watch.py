@@ -134,7 +134,7 @@ class Watch:
             opt_state=state.opt_state,
             progress=state.progress,
             data=data,
-            metric=None if evaluation is None else evaluation.loss,
+            metric=None if evaluation is None else evaluation.shortfall(self.config.train.best_by),
             meta={"config": self.config.digest()},
         )
 

@@ -141,6 +141,7 @@ def program_key(config: Config) -> str:
             evaluate_every=None,
             evaluate_batch_size=None,
             checkpoint_every=None,
+            best_by="loss",
             keep_last=1,
             patience=None,
             non_finite="stop",

@@ -163,6 +163,18 @@ def test_between_logging_points_nothing_is_fetched_and_then_only_what_is_an_inte
     assert {at for at, _ in fetched} == {5, 10, 15, 18}
 
 
+def test_the_host_is_only_a_few_steps_ahead_of_the_device(monkeypatch: pytest.MonkeyPatch):
+    """So that a run of slow steps stops soon after its signal."""
+    recorder, ahead = Recorder(), []
+
+    def wait(loss: np.float32) -> None:  # a Recorder's loss is the number of its step
+        ahead.append(recorder.notes[-1][1] + 1 - int(loss))
+
+    monkeypatch.setattr(meter_module.jax, "block_until_ready", wait)
+    run(recorder, Train(steps=50, evaluate_every=None, checkpoint_every=None), Log(every=25))
+    assert ahead == [meter_module.AHEAD] * (50 - 2 * meter_module.AHEAD)
+
+
 # ---------------------------------------------------------------- early stopping
 
 

@@ -13,6 +13,10 @@ import numpy as np
 from txjax.train.hardware import memory_in_use
 from txjax.train.step import StepMetrics
 
+# Steps that the device is given before it is done: it never waits for the host, and yet a signal, which can stop a run
+# only once they are over, is answered soon, and a progress bar tells what has been done.
+AHEAD = 2
+
 
 class Interval(NamedTuple):
     """Steps between two logging points, fetched: the last one's number, their figures, and each step's metrics."""
@@ -38,7 +42,10 @@ class Meter:
     since: float = field(default_factory=time.perf_counter)
 
     def add(self, step: int, metrics: StepMetrics) -> None:
+        """Note a step that the device has been given, and wait for the one AHEAD of it."""
         self.running.append((step, metrics))
+        if len(self.running) > AHEAD:
+            jax.block_until_ready(self.running[-1 - AHEAD][1].loss)
 
     def turn(self) -> list[Interval]:
         """End the running interval, and fetch the one before it: while the device works on, the host reads what it

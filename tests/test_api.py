@@ -38,6 +38,15 @@ def test_load_logits_and_generate(workdir: Path):
     assert texts[1] == txjax.generate(run, "a bird and", tokens=30, seed=4)[0]
 
 
+def test_ids_that_no_text_has_are_not_written(workdir: Path):
+    run = txjax.load(workdir)
+    likeliest = int(txjax.logits(run, "the cat")[-1].argmax())
+    run.codec.unwritten = (likeliest,)
+    (text,) = txjax.generate(run, "the cat", tokens=1, temperature=0)
+    second = int(txjax.logits(run, "the cat")[-1].argsort()[-2])
+    assert text == "the cat" + run.codec.decode([second]) != "the cat" + run.codec.decode([likeliest])
+
+
 def test_a_step_that_is_not_there_and_a_text_too_long_are_said(workdir: Path):
     with pytest.raises(ConfigError, match="has no checkpoint 3: there are 20"):
         txjax.load(workdir, 3)

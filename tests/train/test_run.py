@@ -159,14 +159,16 @@ def test_a_finished_run_started_again_says_so_and_changes_nothing(tmp_path: Path
 # ---------------------------------------------------------------- early ends
 
 
-def test_early_stopping_ends_a_run_for_good(tmp_path: Path, train):
+@pytest.mark.parametrize(("by", "better"), [("loss", "lower val/loss"), ("accuracy", "higher val/accuracy")])
+def test_early_stopping_ends_a_run_for_good(tmp_path: Path, train, by: str, better: str):
     flags = ("--config.optim.learning_rate=0", "--config.train.evaluate_every=3", "--config.train.patience=2")
+    flags = (*flags, f"--config.train.best_by={by}")
     out = train("run", *flags)
-    assert "stopped at step 9: no lower val/loss in 2 evaluations" in out
+    assert f"stopped at step 9: no {better} in 2 evaluations" in out
     assert Run.read(tmp_path / "run").saved.steps() == [9]
     out = train("run", *flags)
     assert "nothing is left to train" in out
-    assert "stopped at step 9: no lower val/loss in 2 evaluations" in out
+    assert f"stopped at step 9: no {better} in 2 evaluations" in out
     assert list(column(tmp_path / "run", "val/loss")) == [3, 6, 9]
 
 
@@ -193,12 +195,12 @@ def test_patience_counts_what_lies_before_the_checkpoint_and_a_loss_that_is_no_n
     assert not patience_of(run, None).over
 
 
-def test_the_best_by_accuracy_is_another_than_by_loss(tmp_path: Path, train):
+def test_the_best_and_patience_go_by_accuracy_where_asked_to(tmp_path: Path, train):
     """Five checkpoints are kept, so that the choice is among all."""
     often = ("--config.train.evaluate_every=4", "--config.train.checkpoint_every=4", "--config.train.keep_last=5")
-    out = train("run", *often, "--config.train.best_by=accuracy", "--config.train.patience=9")
+    train("run", *often, "--config.train.best_by=accuracy", "--config.train.patience=9")
     run, found = Run.read(tmp_path / "run"), column(tmp_path / "run", "val/accuracy")
-    assert out and list(found) == run.saved.steps()
+    assert list(found) == run.saved.steps()
     assert run.saved.best() == max(found, key=lambda step: (found[step], step))
     assert run.saved.metric(4) == pytest.approx(1 - found[4])
     assert patience_of(run, 20).best == pytest.approx(1 - max(found.values()))

@@ -13,8 +13,8 @@ import numpy as np
 from txjax.train.hardware import memory_in_use
 from txjax.train.step import StepMetrics
 
-# Steps that the device is given before it is done: it never waits for the host, and yet a signal, which can stop a run
-# only once they are over, is answered soon, and a progress bar tells what has been done.
+# Steps that the device is given beyond the one that it works on: it never waits for the host, and yet a signal, which
+# can stop a run only once they are over, is answered soon, and a progress bar tells what has been done.
 AHEAD = 2
 
 
@@ -42,7 +42,7 @@ class Meter:
     since: float = field(default_factory=time.perf_counter)
 
     def add(self, step: int, metrics: StepMetrics) -> None:
-        """Note a step that the device has been given, and wait for the one AHEAD of it."""
+        """Note a step that the device has been given, and wait for the one that lies AHEAD steps before it."""
         self.running.append((step, metrics))
         if len(self.running) > AHEAD:
             jax.block_until_ready(self.running[-1 - AHEAD][1].loss)

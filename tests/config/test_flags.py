@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from txjax.config import Config, ConfigError, difference, from_dict, to_dict
+from txjax.config import Config, ConfigError, Data, Labelled, Source, Text, difference, from_dict, to_dict
 from txjax.config.flags import load, override, to_config_dict
 from txjax.ops.positions import Alibi, Rope
 
@@ -102,6 +103,20 @@ def test_kinds_by_a_bare_word(file: str):
 
 def test_a_path_is_a_text_source(file: str):
     assert load(file, ["--config.data.source=/some/where.txt"]).data.source.name == "/some/where.txt"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("of_the_file", "asked", "then"),
+    [
+        (Text("mine.txt"), "python", Text("python")),
+        (Text("mine.txt", field="body"), "text", Text("mine.txt", field="body")),
+        (Labelled("trec", ends="none"), "sst2", Labelled("sst2", ends="none")),
+    ],
+)
+def test_a_name_is_taken_though_it_is_the_default_one(of_the_file: Source, asked: str, then: Source):
+    """And the name of a kind alone changes nothing of the file's own."""
+    config = replace(Config(), data=Data(source=of_the_file))
+    assert override(config, [f"--config.data.source={asked}"]).data.source == then
 
 
 def test_flags_are_free_of_order(file: str):

@@ -138,10 +138,11 @@ def _spelt_out(flag: str) -> list[str]:
                 f"{path} must be one of {', '.join(members)}, got {value[1:]!r}{nearest(value[1:], members)}"
             )
         leaves = [f"--config.{path}.kind={member.kind}"]
-        plain = type(member)()
+        plain, is_kind = type(member)(), value[1:] in hint.members()
         for name in field_types(type(member)):
-            if getattr(member, name) != getattr(plain, name):
-                leaves.append(f"--config.{path}.{member.kind}.{name}={getattr(member, name)}")
+            said = getattr(member, name)
+            if said != getattr(plain, name) or (said == value[1:] and not is_kind):  # the file may say another name
+                leaves.append(f"--config.{path}.{member.kind}.{name}={said}")
         return leaves
     if dataclasses.is_dataclass(hint):
         raise ConfigError(f"{path} is a group of fields: set one of {', '.join(field_types(hint))}")  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from txjax.config import Classes, Config, Data, Labelled, Linear, Log, Optim, Sa
 def get_config(pretrained):
     return Config(
         model=presets.bert(128, 2, 4, context=64, head=Classes(2, pool="mean"), dropout=0.1),
-        data=Data(source=Labelled("sst2"), tokenizer=Saved(pretrained), context=64),
+        data=Data(source=Labelled("sst2", buckets=6), tokenizer=Saved(pretrained), context=64),
         optim=Optim(learning_rate=5e-4, schedule=Linear(warmup=40), weight_decay=0.01),
         train=Train(
             steps=432,

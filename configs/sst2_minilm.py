@@ -23,7 +23,7 @@ def get_config(weights):
             head=Classes(2, pool="mean"),
             dropout=0.1,
         ),
-        data=Data(source=Labelled("sst2"), tokenizer=Saved(weights), context=64),
+        data=Data(source=Labelled("sst2", buckets=6), tokenizer=Saved(weights), context=64),
         optim=Optim(learning_rate=1e-4, schedule=Linear(warmup=40), weight_decay=0.01),
         train=Train(
             steps=432,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -132,6 +133,34 @@ def test_an_order_and_a_fingerprint_of_its_own(table: Path):
 
     assert stream().fingerprint == stream().fingerprint != stream(validation=0.2).fingerprint
     assert {next(stream()).tokens.shape} == {(8, 32)}
+
+
+def sentences(folder: Path) -> str:
+    """Of 1 to 30 letters; one of validation is longer than all of training."""
+    for split, lengths in {"train": range(1, 31), "validation": (3, 30, 39, 3)}.items():
+        rows = [f"{'ab'[n % 2] * n}\t{['even', 'odd'][n % 2]}" for n in lengths]
+        (folder / f"{split}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    return str(folder)
+
+
+def test_batches_of_one_width_have_as_many_rows_and_every_text_with_its_class(tmp_path: Path):
+    source = Labelled(sentences(tmp_path), buckets=3)
+    data, whole = (load(config("", 2, context=48, source=s)) for s in (source, replace(source, buckets=1)))
+    assert isinstance(data.train, Annotated) and isinstance(data.validation, Annotated)
+    assert len(data.train.widths) == 3 and data.train.widths[-1] == 32  # 30 letters and two ends
+    assert data.validation.widths == (*data.train.widths, 48)
+    batches = TrainBatches(data.train, batch_size=5, seed=0, shuffle=True, process_index=0, process_count=1)
+    seen = {}
+    for batch in itertools.islice(batches, 30):
+        lengths = batch.segments.sum(1)
+        narrowest = {min(w for w in data.train.widths if w >= n) for n in lengths.tolist()}
+        assert narrowest == {batch.tokens.shape[1]}
+        assert len(batch.tokens) == 5  # a step reads as many texts, whatever their length
+        seen |= dict(zip(lengths.tolist(), batch.targets[:, 0].tolist(), strict=True))
+    assert seen == {n + 2: data.codec.classes.index(["even", "odd"][n % 2]) for n in range(1, 31)}
+    for one, other in ((data.train, whole.train), (data.validation, whole.validation)):
+        assert sorted(texts(data, one)) == sorted(texts(whole, other))
+    assert [len(text) for text, _ in texts(data, data.validation)] == [3, 3, 30, 39]  # narrow rows first
 
 
 def test_a_run_keeps_the_names_of_its_classes(table: Path, tmp_path: Path):

@@ -94,7 +94,7 @@ def test_a_batch_holds_rows_of_one_width_and_as_many_as_fit(folder: Path):
 
 def test_what_divides_a_batch_divides_those_of_all_widths():
     """Of any width: a device that gets no whole share of a batch stops the run, at the first batch of that width."""
-    buckets = Buckets((np.arange(3),) * 5, (4, 12, 20, 52, 64))
+    buckets = Buckets((np.arange(3),) * 5, (4, 12, 20, 52, 64), filled=True)
     for batch_size in (6, 8, 32):
         sizes = buckets.batch_sizes(batch_size, 64)
         assert sizes == [batch_size * times for times in (16, 5, 3, 1, 1)]

@@ -129,6 +129,15 @@ def test_long_texts_go_on_in_further_rows(conll: Path):
     assert (data.train.targets >= 0).sum() == (whole.train.targets >= 0).sum()  # type: ignore[attr-defined]
 
 
+def test_rows_of_several_widths_keep_the_tags_of_their_tokens(conll: Path):
+    plain = config(str(conll), 5)
+    narrow, wide = (load(replace(plain, data=Data(source=Tagged(str(conll), buckets=n)))) for n in (2, 1))
+    assert isinstance(narrow.train, Annotated) and len(narrow.train.widths) == 2
+    assert narrow.train.gather(np.array([0]))["tokens"].shape[1] < narrow.train.context
+    one, other = (sorted(spelt(data, index) for index in range(len(data.train))) for data in (narrow, wide))
+    assert one == other
+
+
 def test_a_folder_keeps_its_splits_and_a_run_its_tags(tmp_path: Path):
     (tmp_path / "train.tsv").write_text(CONLL.replace(" ", "\t"))
     (tmp_path / "dev.tsv").write_text("Peter\tB-PER\n")

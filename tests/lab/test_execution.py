@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from txjax import presets
-from txjax.config import Config, Data, Log, Optim, Train
+from txjax.config import Classes, Config, Data, Labelled, Log, Optim, Train
 from txjax.data.sources.sort import Sort
 from txjax.lab import Study, final
 from txjax.lab.ablate import Options, Outcome, load_study, run_study
@@ -134,6 +135,24 @@ def test_a_population_is_priced_as_what_will_run(tmp_path: Path, monkeypatch: py
     assert execution.price(cells) == (10.0, 2.0 * 6)  # four cells at once, and not one after another
     assert timed == [[cell.id for cell in cells]]
     assert not (tmp_path / "populations").exists() and not (tmp_path / "cells").exists()  # pricing leaves nothing
+
+
+def test_cells_with_batches_of_several_widths_are_trained_alone(tmp_path: Path):
+    """Each seed has its own order of widths, so that batches of two of them cannot be stacked."""
+    table = tmp_path / "texts.tsv"
+    table.write_text("text\tlabel\n" + "".join(f"{'a' * n}\t{'xy'[n % 2]}\n" for n in range(1, 41)))
+    for buckets, together in ((1, 4), (3, 0)):
+        base = replace(
+            BASE,
+            model=replace(BASE.model, causal=False, head=Classes(outputs=2), context=48),
+            data=Data(source=Labelled(str(table), buckets=buckets)),
+        )
+        about = Study("?", base, {"optim.learning_rate": (1e-3, 1e-2)}, [], metric=final("val/loss"))
+        execution = Execution(about, tmp_path / "cells", Silent(), Stop(), way="population")
+        arms = resolve(about, base, execution.with_vocab)
+        cells = report_cells(arms, [{}] * len(arms), range(2))
+        waves, alone = Populations(execution).plan(cells)
+        assert (sum(map(len, waves)), len(alone)) == (together, 4 - together)
 
 
 def test_a_population_that_does_not_fit_is_priced_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -121,6 +121,22 @@ def test_texts_are_classified_better_than_by_frequency(corpora: Path):
     assert evaluation.loss < data.trivial_loss() - 0.2 and evaluation.accuracy > 0.5
 
 
+def test_rows_of_several_widths_are_judged_as_padded_ones_are(corpora: Path):
+    """Within 1e-6: sums of fewer zeros, in another order."""
+    head = Classes(outputs=6, pool="mean")
+    found = []
+    for buckets in (1, 4):
+        about = config(Labelled("trec", buckets=buckets), head=head, held_out=200, **ENCODER)
+        data = load(about)
+        about = about.with_vocab(data.codec.vocab_size)
+        layout = make_layout(about.mesh, jax.devices()[:1])
+        with layout.scope():
+            programs = Programs(about, build(about.model), layout)
+            found.append(evaluate_split(programs, programs.initial_state().params, data.validation))
+    assert found[0].accuracy == found[1].accuracy and found[0].tokens == found[1].tokens == 200
+    np.testing.assert_allclose(found[0].loss, found[1].loss, rtol=1e-6)
+
+
 def test_a_run_of_an_objective_stopped_and_resumed_is_the_run_that_went_on(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Self, TypeVar
 
@@ -11,12 +12,15 @@ import numpy as np
 
 from txjax.config.data import Data, Split
 from txjax.config.model import Model
-from txjax.data.buckets import Buckets
+from txjax.data.buckets import Buckets, fitting
 from txjax.data.codec import Codec
 from txjax.data.sequences import entropy
 from txjax.schema import ConfigError, nearest, require
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
+Widths = int | tuple[int, ...]
 
 
 class Annotated:
@@ -24,11 +28,12 @@ class Annotated:
 
     rows: the ids of each, at most `context`. targets: [R], a class of each row; or one list a row, a class of each of
     its tokens, -1 where there is none to be predicted. classes: their names. shortened: rows that were cut.
+    widths: what rows are padded to, or how many widths to make; with one, to `context`; with more the narrow rows come
+    first.
     """
 
     endless = renewed = False
     fields = ("tokens", "targets", "weights", "segments")
-    buckets: Buckets | None = None
 
     def __init__(
         self,
@@ -38,30 +43,44 @@ class Annotated:
         classes: tuple[str, ...],
         *,
         shortened: int,
+        widths: Widths = 1,
     ) -> None:
         self.context, self.classes, self.shortened = context, classes, shortened
+        lengths = np.array([len(row) for row in rows], np.int64)
+        self.widths = (context,) if widths == 1 else tuple(fitting(lengths, widths, context).tolist())
+        width = np.array(self.widths)[np.searchsorted(self.widths, lengths)]
+        order = np.argsort(width, kind="stable")
+        self.width, lengths = width[order], lengths[order]
         self.of_tokens = not isinstance(targets, np.ndarray)
-        flat = targets if isinstance(targets, np.ndarray) else np.concatenate([np.zeros(0), *targets])
+        flat = targets[order] if isinstance(targets, np.ndarray) else _joined(targets, order)
         self.targets = flat.astype(np.int32)
-        self.tokens = np.concatenate([np.zeros(0, np.int32), *rows]).astype(np.int32)
-        self.starts = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
+        self.tokens = _joined(rows, order).astype(np.int32)
+        self.starts = np.concatenate([[0], np.cumsum(lengths)])
+
+    @property
+    def buckets(self) -> Buckets | None:
+        return Buckets.of(self.width, filled=False) if len(self.widths) > 1 else None
 
     @property
     def report(self) -> str:
         what = "tags of tokens" if self.of_tokens else "classes"
         return (
             f"{len(self):,} rows of at most {self.context} tokens, {self.shortened:,} of them cut short; "
-            f"{int((self.targets >= 0).sum()):,} targets in {len(self.classes)} {what}"
+            f"{int((self.targets >= 0).sum()):,} targets in {len(self.classes)} {what}; "
+            f"{len(self.tokens) / int(self.width.sum()):.1%} of the positions, in rows of "
+            f"{', '.join(map(str, self.widths))}"
         )
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     def gather(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+        """Rows as wide as the widest of them."""
+        width = int(self.width[np.minimum(indices, len(self) - 1)].max())
         first = self.starts[np.minimum(indices, len(self))]
         length = self.starts[np.minimum(indices + 1, len(self))] - first
-        real = np.arange(self.context) < length[:, None]
-        places = np.where(real, first[:, None] + np.arange(self.context), 0)
+        real = np.arange(width) < length[:, None]
+        places = np.where(real, first[:, None] + np.arange(width), 0)
         if self.of_tokens:
             targets = np.where(real, self.targets[places], -1)
         else:
@@ -79,6 +98,8 @@ class Annotated:
     def contents(self) -> Iterator[bytes | memoryview]:
         yield from (np.ascontiguousarray(array).data for array in (self.tokens, self.starts, self.targets))
         yield "\n".join(self.classes).encode()
+        if self.widths != (self.context,):
+            yield np.ascontiguousarray(self.width).data
 
     def target_bytes(self, codec: Codec) -> int:
         return 0
@@ -94,6 +115,25 @@ class Annotated:
         runs = groupby(zip(self.targets[start:stop].tolist(), tokens.tolist(), strict=True), key=lambda pair: pair[0])
         spelt = ((tag, codec.decode(token for _, token in run)) for tag, run in runs)
         return [" ".join(f"{self.classes[tag]}:{text!r}" if tag >= 0 else repr(text) for tag, text in spelt)]
+
+
+def _joined(rows: Sequence[np.ndarray], order: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.zeros(0, np.int32), *(rows[i] for i in order)])
+
+
+def annotated_splits(
+    texts: dict[Split, list[T] | None], buckets: int, rows: Callable[[list[T], Split, Widths], Annotated]
+) -> list[Annotated | None]:
+    """The rows of each split, train first, in the widths that training has; None where there is no test."""
+    widths: Widths = buckets
+    found: list[Annotated | None] = []
+    for split, items in texts.items():
+        made = None if items is None else rows(items, split, widths)
+        found.append(made)
+        if made is not None:
+            widths = made.widths if split == "train" else widths
+            logger.info("%s: %s", split, made.report)
+    return found
 
 
 def require_outputs(model: Model, classes: Sequence[str], *, one_a_row: bool) -> None:

@@ -31,18 +31,38 @@ def widths_of(lengths: np.ndarray, count: int) -> np.ndarray:
     return np.array(chosen[-1])
 
 
+def fitting(lengths: np.ndarray, widths: int | tuple[int, ...], context: int) -> np.ndarray:
+    """The widths that rows of these lengths, at most `context`, are padded to.
+
+    widths: how many to make, or those of the training rows, to which `context` is added where a row is longer.
+    """
+    made = np.minimum(widths_of(lengths, widths), context) if isinstance(widths, int) else np.array(widths)
+    return np.unique(np.append(made, context) if made[-1] < lengths.max() else made)
+
+
 class Buckets(NamedTuple):
-    """Rows of examples by their width: batches are made of rows of one bucket."""
+    """Rows of examples by their width: batches are made of rows of one bucket.
+
+    filled: a batch of narrow rows has more of them, so that all batches are about as many positions; else each has
+    batch_size rows, and one of narrow rows is less work.
+    """
 
     rows: tuple[np.ndarray, ...]
     widths: tuple[int, ...]
+    filled: bool
+
+    @classmethod
+    def of(cls, width: np.ndarray, *, filled: bool) -> Buckets:
+        """width: int [R], of each row."""
+        widths = np.unique(width)
+        return cls(tuple(np.flatnonzero(width == one) for one in widths), tuple(widths.tolist()), filled)
 
     def batch_sizes(self, batch_size: int, context: int) -> list[int]:
-        """Rows of a batch of each bucket: as many times batch_size as fit into batch_size x context positions, so that
-        what divides a batch (devices, processes, accumulation) divides these too, and a run on other devices has the
-        same batches.
+        """Rows of a batch of each bucket. Of filled ones as many times batch_size as fit into batch_size x context
+        positions, so that what divides a batch (devices, processes, accumulation) divides these too, and a run on
+        other devices has the same batches.
         """
-        return [batch_size * max(context // width, 1) for width in self.widths]
+        return [batch_size * (max(context // width, 1) if self.filled else 1) for width in self.widths]
 
 
 class BucketOrder:

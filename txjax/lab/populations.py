@@ -74,8 +74,8 @@ class Populations:
         return compiling, fastest(take_step, group.begin(), group)
 
     def is_alone(self, cell: Cell) -> bool:
-        """Whether the cell has got somewhere by itself, starts from other weights, may end before the others, or needs
-        devices of its own.
+        """Whether the cell has got somewhere by itself, starts from other weights, may end before the others, needs
+        devices of its own, or has batches of several widths, in an order of its own.
         """
         config = cell.config
         begun = (self.execution.folder / cell.id / "config.json").is_file() and Run.read(
@@ -83,7 +83,8 @@ class Populations:
         ).saved.latest() is not None
         split = config.mesh.fsdp != 1 or config.mesh.tensor != 1
         warm = config.train.init_from is not None
-        return begun or warm or split or config.train.patience is not None or config.log.profile is not None
+        widths = self.execution.data(config).train.buckets is not None
+        return begun or warm or split or widths or config.train.patience is not None or config.log.profile is not None
 
     def key(self, cell: Cell) -> tuple[str, tuple[str, ...]]:
         """Equal for cells that can be trained together: one step, one rhythm of logging, batches of one shape."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 import numpy as np
 
 from txjax.config.data import Data, Source, Split
-from txjax.data.annotated import Annotated, classes_of, require_outputs, splits, thinned
+from txjax.data.annotated import Annotated, Widths, annotated_splits, classes_of, require_outputs, splits, thinned
 from txjax.data.codec import Codec
 from txjax.data.dataset import Dataset
 from txjax.data.labels import NAMED, SUFFIXES, Example, published, read
@@ -20,8 +19,6 @@ from txjax.schema import ConfigError, nearest, require
 if TYPE_CHECKING:
     from txjax.config.root import Config
 
-logger = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True)
 class Labelled(Source, kind="labelled"):
@@ -29,6 +26,8 @@ class Labelled(Source, kind="labelled"):
         a folder with train.*, validation.* and perhaps test.* of these.
     text, label: the columns of such a file, or the fields of its lines.
     ends: cls_sep puts the ids for cls and sep around each text; none leaves it as it is.
+    buckets: lengths that rows are padded to, made from those of training; each is a program of its own, and a batch has
+        rows of one of them, which spares the work of padding; 1: data.context.
 
     The splits are the published ones, or the folder's; what has none is cut by data.validation and data.test, in an
     order by chance that is always the same. A row is the text's first data.context tokens; its target, [B, 1], is the
@@ -39,12 +38,16 @@ class Labelled(Source, kind="labelled"):
     text: str = "text"
     label: str = "label"
     ends: Literal["cls_sep", "none"] = "cls_sep"
+    buckets: int = 1
 
     unused: ClassVar = ("chunking", "objective")
 
     @classmethod
     def named(cls) -> Iterable[str]:
         return NAMED
+
+    def check(self) -> None:
+        require(self.buckets > 0, f"buckets must be at least 1, got {self.buckets}")
 
     def judge(self, config: Config, codec: Codec) -> None:
         require_outputs(config.model, codec.classes, one_a_row=True)
@@ -56,7 +59,11 @@ class Labelled(Source, kind="labelled"):
         examples = self.examples(config.data)
         codec = self._codec(config.data, examples["train"] or []) if saved is None else saved
         config.with_vocab(codec.vocab_size)
-        return Dataset(codec, *(self._rows(texts, split, codec, config) for split, texts in examples.items()))  # type: ignore[arg-type]
+
+        def rows(examples: list[Example], split: Split, widths: Widths) -> Annotated:
+            return self._rows(examples, split, codec, config, widths)
+
+        return Dataset(codec, *annotated_splits(examples, self.buckets, rows))  # type: ignore[arg-type]
 
     def examples(self, data: Data) -> dict[Split, list[Example] | None]:
         """The texts of each split with their labels; None where there is no test."""
@@ -68,9 +75,7 @@ class Labelled(Source, kind="labelled"):
         classes = tuple(sorted({label for _, label in train}))
         return data.tokenizer.build(text for text, _ in train).extended(roles, classes)
 
-    def _rows(self, examples: list[Example] | None, split: Split, codec: Codec, config: Config) -> Annotated | None:
-        if examples is None:
-            return None
+    def _rows(self, examples: list[Example], split: Split, codec: Codec, config: Config, widths: Widths) -> Annotated:
         room = config.context - (2 if self.ends == "cls_sep" else 0)
         require(room > 0, f"data.context={config.context} has no room for a text between its ends: choose at least 3")
         examples = examples if split == "train" else thinned(examples, config.data.held_out)
@@ -82,9 +87,7 @@ class Labelled(Source, kind="labelled"):
         rows = [row if len(row) else codec.prompt("") for row in rows]
         targets = classes_of([label for _, label in examples], codec.classes, split)
         shortened = sum(len(row) > room for row in ids)
-        found = Annotated(rows, targets, config.context, codec.classes, shortened=shortened)
-        logger.info("%s: %s", split, found.report)
-        return found
+        return Annotated(rows, targets, config.context, codec.classes, shortened=shortened, widths=widths)
 
     def _own(self, split: Split) -> list[Example] | None:
         """A split that the corpus or the folder has itself."""

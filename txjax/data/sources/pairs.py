@@ -13,7 +13,7 @@ import numpy as np
 
 from txjax.config.data import Data, Source, Split, Tokenizer
 from txjax.data import corpora
-from txjax.data.buckets import Buckets, widths_of
+from txjax.data.buckets import Buckets, fitting
 from txjax.data.codec import Codec
 from txjax.data.dataset import Dataset
 from txjax.data.reading import file_text, lines_of
@@ -241,10 +241,7 @@ class PairExamples:
             "context",
         )
         lengths = np.array([max(map(len, row)) for row in rows])
-        made = np.minimum(widths_of(lengths, widths), context) if isinstance(widths, int) else np.array(widths)
-        if made[-1] < lengths.max():  # longer than any of training
-            made = np.append(made, context)
-        found = cls(rows, context, np.unique(made), first)  # type: ignore[arg-type]
+        found = cls(rows, context, fitting(lengths, widths, context), first)  # type: ignore[arg-type]
         left_out, shortened = (sum(long), 0) if split == "train" else (0, sum(long))
         tokens, targets = (len(flat) for flat in found.flat)
         share = (tokens + targets) / (2 * int(found.width.sum()))
@@ -255,8 +252,7 @@ class PairExamples:
 
     @property
     def buckets(self) -> Buckets:
-        rows = [np.flatnonzero(self.width == width) for width in self.widths]
-        return Buckets(*zip(*((r, int(w)) for r, w in zip(rows, self.widths, strict=True) if len(r)), strict=True))
+        return Buckets.of(self.width, filled=True)
 
     def __len__(self) -> int:
         return len(self.width)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from txjax.config.data import Data, Source, Split
 from txjax.data import interpreter, python_tokens
-from txjax.data.annotated import Annotated, classes_of, require_outputs, splits, thinned
+from txjax.data.annotated import Annotated, Widths, annotated_splits, classes_of, require_outputs, splits, thinned
 from txjax.data.codec import Codec
 from txjax.data.dataset import Dataset
 from txjax.data.python_tokens import Tagged as Text
@@ -21,8 +20,6 @@ from txjax.schema import ConfigError, nearest, require
 
 if TYPE_CHECKING:
     from txjax.config.root import Config
-
-logger = logging.getLogger(__name__)
 
 PYTHON = "python_tokens"
 SUFFIXES = (".tsv", ".txt", ".conll")
@@ -36,6 +33,7 @@ class Tagged(Source, kind="tagged"):
     """name: python_tokens, the interpreter's own library with the classes of Python's tokenizer; or a file with a word
         and, last in its line, its tag, and an empty line after each sentence (CoNLL); or a folder with such files
         train.*, validation.* (valid, dev) and perhaps test.*.
+    buckets: lengths that rows are padded to, as of labelled: for sentences, much shorter than data.context.
 
     A file is cut by data.validation and data.test, in its own order. Words are joined by single spaces. A token has the
     tag of the first character in it that has one; the target of a token without is not scored. Long texts go on in
@@ -43,12 +41,16 @@ class Tagged(Source, kind="tagged"):
     """
 
     name: str = PYTHON
+    buckets: int = 1
 
     unused: ClassVar = ("chunking", "objective")
 
     @classmethod
     def named(cls) -> Iterable[str]:
         return (PYTHON,)
+
+    def check(self) -> None:
+        require(self.buckets > 0, f"buckets must be at least 1, got {self.buckets}")
 
     def judge(self, config: Config, codec: Codec) -> None:
         require_outputs(config.model, codec.classes, one_a_row=False)
@@ -60,7 +62,11 @@ class Tagged(Source, kind="tagged"):
         texts = self.texts(config.data)
         codec = self._codec(config.data, texts["train"] or []) if saved is None else saved
         config.with_vocab(codec.vocab_size)
-        return Dataset(codec, *(self._rows(found, split, codec, config) for split, found in texts.items()))  # type: ignore[arg-type]
+
+        def rows(texts: list[Text], split: Split, widths: Widths) -> Annotated:
+            return self._rows(texts, split, codec, config, widths)
+
+        return Dataset(codec, *annotated_splits(texts, self.buckets, rows))  # type: ignore[arg-type]
 
     def texts(self, data: Data) -> dict[Split, list[Text] | None]:
         """The texts of each split with the tags of their parts; None where there is no test."""
@@ -78,9 +84,7 @@ class Tagged(Source, kind="tagged"):
         tags = tuple(sorted({tag for text in train for _, _, tag in text.spans}))
         return data.tokenizer.build(text.text for text in train).extended((), tags)
 
-    def _rows(self, texts: list[Text] | None, split: Split, codec: Codec, config: Config) -> Annotated | None:
-        if texts is None:
-            return None
+    def _rows(self, texts: list[Text], split: Split, codec: Codec, config: Config, widths: Widths) -> Annotated:
         rows, targets = [], []
         for text in texts:
             tokens = codec.encode(text.text)
@@ -91,9 +95,7 @@ class Tagged(Source, kind="tagged"):
         kept = list(range(len(rows)))
         kept = kept if split == "train" else thinned(kept, config.data.held_out)
         rows, targets = [rows[i] for i in kept], [targets[i] for i in kept]
-        found = Annotated(rows, targets, config.context, codec.classes, shortened=0)
-        logger.info("%s: %s", split, found.report)
-        return found
+        return Annotated(rows, targets, config.context, codec.classes, shortened=0, widths=widths)
 
     def _own(self, split: Split) -> list[Text] | None:
         path = self._path()

@@ -175,3 +175,21 @@ def test_layers_before_the_pattern_come_first():
     }
     apart = apply(replace(MODEL, first_layers=(Layer(),)), moved)
     np.testing.assert_allclose(apart.logits, apply(MODEL, params).logits, atol=1e-5)
+
+
+@pytest.mark.parametrize("sharing", ["none", "periods"])
+def test_the_steps_of_a_text_alone_take_two_layers_a_round_and_have_the_logits_of_the_full_pass(sharing: Any):
+    """Of three layers: the last round has one. Within 2e-5: the same sums, by other programs."""
+    model = replace(MODEL, num_layers=3, sharing=sharing)
+    decoder = Decoder(model)
+    params = weights(decoder)
+    with jax.disable_jit():
+        _, cache = decoder.prefill(params, Batch(tokens=TOKENS[:1, :3]), cache_len=6)
+    step, want = jax.jit(decoder.step), apply(model, params).logits
+    for t in (3, 4, 5):
+        logits, cache = step(params, TOKENS[:1, t], cache)
+        np.testing.assert_allclose(logits, want[:1, t], rtol=2e-5, atol=2e-5)
+    for rows, periods in ((1, 2), (2, 1)):
+        held = jax.eval_shape(lambda rows=rows: decoder.empty_cache(rows, 6))
+        program = str(jax.make_jaxpr(decoder.step)(params, TOKENS[:rows, 3], held))
+        assert f"unroll={periods}" in program and f"unroll={3 - periods}" not in program

@@ -2,6 +2,7 @@
 
 txjax eval --workdir=runs/shakespeare --step=best
 txjax eval --workdir=runs/shakespeare --split=test
+txjax eval --workdir=runs/shakespeare --average=5
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from collections.abc import Sequence
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workdir", required=True, metavar="DIR")
     parser.add_argument("--step", default="latest", metavar="latest|best|N")
+    parser.add_argument(
+        "--average", type=int, default=1, metavar="N", help="the mean of the last N checkpoints up to it"
+    )
     parser.add_argument("--split", choices=("validation", "test"), default="validation")
 
 
@@ -27,12 +31,13 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     from txjax.train.step import make_evaluation_step
 
     refuse(rest)
-    loaded = api.load(options.workdir, which(options.step))
+    loaded = api.load(options.workdir, which(options.step), average=options.average)
     examples = dataset.load(loaded.config, loaded.codec).split(options.split)
     step = jax.jit(make_evaluation_step(loaded.model, loaded.config))
     batches = batches_of(examples, loaded.config, 1)
     result = evaluate(step, loaded.params, batches, loaded.model.knobs())
-    print(f"step {loaded.step} of {loaded.folder}")
+    mean = f", the mean of {options.average} checkpoints" if options.average > 1 else ""
+    print(f"step {loaded.step} of {loaded.folder}{mean}")
     for name, value in result.figures(options.split, examples.target_bytes(loaded.codec)).items():
         print(f"{name:20} {value:,}" if isinstance(value, int) else f"{name:20} {value:.4f}")
     return 0

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import statistics
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from scipy import stats
+from _ratio import ratio
 
 from txjax.batch import Batch
 from txjax.cli import prepare_process
@@ -53,15 +52,6 @@ def compile_once(form: Form) -> float:
         return programs.compile_train_step(Batch(tokens=rows, targets=rows))[1]
 
 
-def ratio(over: list[float], under: list[float]) -> tuple[float, float, float]:
-    """Geometric mean of the rounds' ratios, and its interval."""
-    logs = [math.log(a / b) for a, b in zip(over, under, strict=True)]
-    mean, half = statistics.fmean(logs), 0.0
-    if len(logs) > 1:
-        half = float(stats.t.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
-    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
@@ -82,8 +72,7 @@ def main() -> None:
         print(f"{form!s:24} {statistics.median(times):9.2f} {min(times):8.2f}")
     line: dict[str, Any] = {}
     for name, (over, under) in pairs.items():
-        mean, low, high = ratio(seconds[over], seconds[under])
-        line[name], line[f"{name}_95"] = round(mean, 4), [round(low, 4), round(high, 4)]
+        line |= ratio(seconds[over], seconds[under]).entries(name)
     print(json.dumps(line))
 
 

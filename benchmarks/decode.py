@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scipy import stats
+from _ratio import ratio
 
 ROOT = Path(__file__).resolve().parents[1]
 ALLOCATOR = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
@@ -86,15 +86,6 @@ def same_tokens(sides: list[Side]) -> None:
             raise SystemExit(f"{side.name} ({side.python}) says something else than {sides[0].name}")
 
 
-def ratio(over: list[float], under: list[float]) -> tuple[float, list[float]]:
-    """Geometric mean of the rounds' ratios, and its interval."""
-    logs = [math.log(a / b) for a, b in zip(over, under, strict=True)]
-    mean, half = statistics.fmean(logs), 0.0
-    if len(logs) > 1:
-        half = float(stats.t.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
-    return round(math.exp(mean), 3), [round(math.exp(mean - half), 3), round(math.exp(mean + half), 3)]
-
-
 def table(sides: list[Side]) -> str:
     figures = list(sides[0].launches[0]["seconds"])
     lines = [f"{'ms, medians of launches':36}" + "".join(f"{what:>18}" for what in figures)]
@@ -118,8 +109,7 @@ def ratios(sides: list[Side]) -> dict[str, Any]:
         for name, what in RATIOS.items():
             best = min(peers, key=lambda side, what=what: statistics.fmean(map(math.log, side.seconds(what))))
             for over, side in {"": best, **{f"_over_{side.name}": side for side in peers}}.items():
-                key = f"{name}{over}{where}"
-                line[key], line[f"{key}_95"] = ratio(side.seconds(what), ours.seconds(what))
+                line |= ratio(side.seconds(what), ours.seconds(what)).entries(f"{name}{over}{where}")
     return line
 
 

@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from decode import ratio
+from _ratio import ratio
 
 TOKENS = 256
 
@@ -82,8 +82,7 @@ def main() -> None:
             times["llama2.c"].append(its)
     for name, seconds in times.items():
         print(f"{name:10} {1e6 * sorted(seconds)[len(seconds) // 2]:8.0f} us a token")
-    mean, interval = ratio(times["llama2.c"], times["ours"])
-    print(json.dumps({"tokens_per_second_ratio_llama2c": mean, "tokens_per_second_ratio_llama2c_95": interval}))
+    print(json.dumps(ratio(times["llama2.c"], times["ours"]).entries("tokens_per_second_ratio_llama2c")))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ import statistics
 import sys
 import tempfile
 
-from train_step import Side, environment, ratio, same_losses
+from _ratio import ratio
+from train_step import Side, environment, same_losses
 
 
 def case(cell: str, width: int, length: int, options: argparse.Namespace, cache: str) -> tuple[Side, Side]:
@@ -51,11 +52,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as cache:
         for cell, width, length in itertools.product(options.cells, options.widths, options.lengths):
             ours, torch = case(cell, width, length, options, cache)
-            name, found = f"{cell}_{width}x{length}", ratio(ours, torch)
+            name, found = f"{cell}_{width}x{length}", ratio(ours.seconds, torch.seconds)
             figures = " ".join(f"{1000 * statistics.median(side.seconds):9.1f}" for side in (ours, torch))
             print(f"{name:20} {figures} {found.mean:6.2f}  {found.low:.2f} to {found.high:.2f}", flush=True)
-            line[f"step_time_ratio_vs_torch_{name}"] = round(found.mean, 4)
-            line[f"step_time_ratio_vs_torch_{name}_95"] = [round(found.low, 4), round(found.high, 4)]
+            line |= found.entries(f"step_time_ratio_vs_torch_{name}")
     print(json.dumps(line))
 
 

@@ -30,9 +30,9 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from scipy import stats
+from _ratio import Ratio, ratio
 
 ROOT = Path(__file__).resolve().parents[1]
 ALLOCATOR = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
@@ -71,24 +71,6 @@ class Side:
     @property
     def version(self) -> str:
         return self.launches[0]["version"]
-
-
-class Ratio(NamedTuple):
-    """A geometric mean of ratios and its 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def ratio(over: Side, under: Side) -> Ratio:
-    """Time of `over` in units of `under`, round by round."""
-    logs = [math.log(a / b) for a, b in zip(over.seconds, under.seconds, strict=True)]
-    mean = statistics.fmean(logs)
-    half = 0.0
-    if len(logs) > 1:
-        half = float(stats.t.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
 def sides_of(options: argparse.Namespace) -> list[Side]:
@@ -156,8 +138,8 @@ def ratios(sides: list[Side]) -> dict[str, Ratio | str]:
     found: dict[str, Ratio | str] = {"best_torch": best.name}
     for number, (ours, plain) in enumerate(zip(of(sides, "ours.py"), of(sides, "plain_scan.py"), strict=True)):
         where = f" ({ours.version})" if number else ""
-        found[f"step_time_ratio_vs_best_torch{where}"] = ratio(ours, best)
-        found[f"speedup_vs_plain_scan{where}"] = ratio(plain, ours)
+        found[f"step_time_ratio_vs_best_torch{where}"] = ratio(ours.seconds, best.seconds)
+        found[f"speedup_vs_plain_scan{where}"] = ratio(plain.seconds, ours.seconds)
     return found
 
 
@@ -180,9 +162,7 @@ def main() -> None:
     print(table(sides))
     line: dict[str, Any] = {}
     for name, value in ratios(sides).items():
-        line[name] = value if isinstance(value, str) else round(value.mean, 4)
-        if isinstance(value, Ratio):
-            line[f"{name}_95"] = [round(value.low, 4), round(value.high, 4)]
+        line |= value.entries(name) if isinstance(value, Ratio) else {name: value}
     print(json.dumps(line))
 
 

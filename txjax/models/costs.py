@@ -13,6 +13,7 @@ from txjax.batch import Batch
 from txjax.config import Config
 from txjax.config import Model as ModelConfig
 from txjax.models.base import Model
+from txjax.ops.moe.ragged import PROGRAMS as RAGGED
 
 
 def count_parameters(tree: Any) -> int:
@@ -44,6 +45,9 @@ def matmul_flops(jaxpr: Any) -> int:
             total += 2 * summed * math.prod(eqn.outvars[0].aval.shape)
         elif name == "ragged_dot_general":
             total += _ragged_flops(eqn)
+        elif params.get("name") in RAGGED:
+            left, right = (v.aval.shape for v in eqn.invars[:2])
+            total += 2 * math.prod(left) * right[-1]
         elif name == "cond":
             total += max(matmul_flops(branch.jaxpr) for branch in params["branches"])
         else:
@@ -97,6 +101,8 @@ def _equation_depths(eqn: Any, arguments: list[int]) -> list[int]:
         return [max(arguments[0], *outputs) for outputs in zip(*each, strict=True)]
     if name == "scan":
         return _scan_depths(eqn, arguments)
+    if params.get("name") in RAGGED:  # a loop on a CPU alone
+        return [1 + max(arguments)]
     for inner in params.values():
         inner = getattr(inner, "jaxpr", inner)
         if hasattr(inner, "eqns") and len(inner.invars) == len(arguments):

@@ -24,12 +24,12 @@ def linear(
     if w.shape[:contract] != summed:
         raise ValueError(f"the last {contract} axes of x {x.shape} are not the first of w {w.shape}")
     size = math.prod(summed)
-    y: Any = _matmul(x.reshape(*lead, size), w.astype(x.dtype).reshape(size, -1), _precision())
+    y: Any = _matmul(x.reshape(*lead, size), w.astype(x.dtype).reshape(size, -1), precision_now())
     y = y.reshape(*lead, *w.shape[contract:])
     return y if b is None else y + b.astype(x.dtype)
 
 
-def _precision() -> str | None:
+def precision_now() -> str | None:
     """Read when the forward pass is traced: the backward pass may be traced after the caller's context has ended."""
     return jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
 

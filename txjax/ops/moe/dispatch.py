@@ -17,6 +17,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float, Int
 
 from txjax.ops.activations import ACTIVATIONS
+from txjax.ops.moe.ragged import ragged
 from txjax.ops.moe.routing import Routing
 
 
@@ -51,7 +52,7 @@ def dropless(
 ) -> Float[Array, "B T D"]:
     """Every token reaches all the experts that it chose: tokens sorted by expert, and one ragged product a map.
 
-    Padding comes last, as zeros among the last expert's rows: a ragged product leaves rows of no group undefined.
+    Padding comes last, as zeros among the last expert's rows: a ragged product wants each row in some group.
     """
     (B, T, D), K, E = x_BTD.shape, routing.experts_BTK.shape[-1], experts.inward.w.shape[0]
     x_BTD = jnp.where(real_BT[..., None], x_BTD, 0.0)
@@ -61,8 +62,7 @@ def dropless(
     sizes_E = (expert_M[:, None] == jnp.arange(E)).sum(0, dtype=jnp.int32)
 
     def apply(rows_MI: Array, map: Map) -> Array:
-        y = lax.ragged_dot(rows_MI, map.w.astype(rows_MI.dtype), sizes_E)
-        y = checkpoint_name(y, "product")  # for remat policies, as ops/linear.py
+        y = ragged(rows_MI, map.w.astype(rows_MI.dtype), sizes_E)
         return y if map.b is None else y + map.b.astype(y.dtype)[expert_M]
 
     y_MD = network(x_BTD.reshape(B * T, D)[order_M // K], experts, activation, apply)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
@@ -59,11 +60,7 @@ class Labelled(Source, kind="labelled"):
         examples = self.examples(config.data)
         codec = self._codec(config.data, examples["train"] or []) if saved is None else saved
         config.with_vocab(codec.vocab_size)
-
-        def rows(examples: list[Example], split: Split, widths: Widths) -> Annotated:
-            return self._rows(examples, split, codec, config, widths)
-
-        return Dataset(codec, *annotated_splits(examples, self.buckets, rows))  # type: ignore[arg-type]
+        return Dataset(codec, *annotated_splits(examples, self.buckets, partial(self._rows, codec, config)))  # type: ignore[arg-type]
 
     def examples(self, data: Data) -> dict[Split, list[Example] | None]:
         """The texts of each split with their labels; None where there is no test."""
@@ -75,7 +72,7 @@ class Labelled(Source, kind="labelled"):
         classes = tuple(sorted({label for _, label in train}))
         return data.tokenizer.build(text for text, _ in train).extended(roles, classes)
 
-    def _rows(self, examples: list[Example], split: Split, codec: Codec, config: Config, widths: Widths) -> Annotated:
+    def _rows(self, codec: Codec, config: Config, examples: list[Example], split: Split, widths: Widths) -> Annotated:
         room = config.context - (2 if self.ends == "cls_sep" else 0)
         require(room > 0, f"data.context={config.context} has no room for a text between its ends: choose at least 3")
         examples = examples if split == "train" else thinned(examples, config.data.held_out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, get_args
 
@@ -62,11 +63,7 @@ class Tagged(Source, kind="tagged"):
         texts = self.texts(config.data)
         codec = self._codec(config.data, texts["train"] or []) if saved is None else saved
         config.with_vocab(codec.vocab_size)
-
-        def rows(texts: list[Text], split: Split, widths: Widths) -> Annotated:
-            return self._rows(texts, split, codec, config, widths)
-
-        return Dataset(codec, *annotated_splits(texts, self.buckets, rows))  # type: ignore[arg-type]
+        return Dataset(codec, *annotated_splits(texts, self.buckets, partial(self._rows, codec, config)))  # type: ignore[arg-type]
 
     def texts(self, data: Data) -> dict[Split, list[Text] | None]:
         """The texts of each split with the tags of their parts; None where there is no test."""
@@ -84,7 +81,7 @@ class Tagged(Source, kind="tagged"):
         tags = tuple(sorted({tag for text in train for _, _, tag in text.spans}))
         return data.tokenizer.build(text.text for text in train).extended((), tags)
 
-    def _rows(self, texts: list[Text], split: Split, codec: Codec, config: Config, widths: Widths) -> Annotated:
+    def _rows(self, codec: Codec, config: Config, texts: list[Text], split: Split, widths: Widths) -> Annotated:
         rows, targets = [], []
         for text in texts:
             tokens = codec.encode(text.text)

@@ -4,8 +4,8 @@ r"""Multi30k, English to German: the text-only baseline of Wu et al. 2021 ("Good
   txjax translate --workdir=runs/multi30k --from=$TXJAX_DATA/multi30k/bpe10k/test.2016.en.gz \
       --reference=$TXJAX_DATA/multi30k/bpe10k/test.2016.de.gz --beam=5 --stop=full --average=10
 
-Measured on 2026-11-30 on two CPU cores in 3 hours: BLEU 40.93 on test.2016 with the command above, at the end; the mean of
-the ten checkpoints up to step 7,000, where val/loss is least, has 41.25. configs/README.md has the curve.
+Measured on 2026-11-30 on two CPU cores in 3 hours: BLEU 40.93 on test.2016 with the command above, at the end; the mean
+of the ten checkpoints up to step 7,000, where val/loss is least, has 41.25. configs/README.md has the curve.
 
 4 + 4 layers of width 128, post-norm, one table for both languages and the head; 8,192 positions of source and as many
 of target a step. The corpus is for research and education only, and is not fetched: see `txjax data list`.

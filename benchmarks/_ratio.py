@@ -17,9 +17,6 @@ class Ratio(NamedTuple):
     low: float
     high: float
 
-    def __str__(self) -> str:
-        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
-
     def entries(self, name: str) -> dict[str, Any]:
         """As the last line of a benchmark has it."""
         return {name: round(self.mean, 4), f"{name}_95": [round(self.low, 4), round(self.high, 4)]}

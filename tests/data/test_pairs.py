@@ -75,7 +75,7 @@ def test_a_tokenizer_of_others_frames_a_source_and_begins_a_target_as_its_model_
         bos, begins = 1, (0, 1)
 
     codec = Framed(["a", "b", "x"], "@@")
-    rows = PairExamples.of([("a b", "x")], codec, 8, "train", 1).gather(np.array([0]))
+    rows = PairExamples.of(codec, 8, [("a b", "x")], "train", 1).gather(np.array([0]))
     a, b, x = codec.encode("a b x").tolist()
     for name, want in {"source": [1, a, b, 0], "tokens": [0, 1, x], "targets": [1, x, 0]}.items():
         real = rows["source_segments" if name == "source" else "segments"][0] > 0

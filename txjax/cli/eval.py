@@ -10,13 +10,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from txjax.cli import steps
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workdir", required=True, metavar="DIR")
-    parser.add_argument("--step", default="latest", metavar="latest|best|N")
-    parser.add_argument(
-        "--average", type=int, default=1, metavar="N", help="the mean of the last N checkpoints up to it"
-    )
+    steps.add_options(parser)
     parser.add_argument("--split", choices=("validation", "test"), default="validation")
 
 
@@ -25,13 +24,12 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
     from txjax import api
     from txjax.cli import refuse
-    from txjax.cli.steps import which
     from txjax.data import dataset
     from txjax.train.evaluate import batches_of, evaluate
     from txjax.train.step import make_evaluation_step
 
     refuse(rest)
-    loaded = api.load(options.workdir, which(options.step), average=options.average)
+    loaded = api.load(options.workdir, steps.which(options.step), average=options.average)
     examples = dataset.load(loaded.config, loaded.codec).split(options.split)
     step = jax.jit(make_evaluation_step(loaded.model, loaded.config))
     batches = batches_of(examples, loaded.config, 1)

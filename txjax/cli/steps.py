@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Literal
 
 from txjax.schema import ConfigError
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """A checkpoint of a run, or the mean of several."""
+    parser.add_argument("--step", default="latest", metavar="latest|best|N")
+    parser.add_argument(
+        "--average", type=int, default=1, metavar="N", help="the mean of the last N checkpoints up to it"
+    )
 
 
 def which(text: str) -> int | Literal["latest", "best"]:

@@ -18,15 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from txjax.cli import steps
+
 SEARCH = ("beam", "length_penalty", "penalty", "stop", "ratio", "extra", "longest", "batch_size")  # of api.translate
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workdir", required=True, metavar="DIR")
-    parser.add_argument("--step", default="latest", metavar="latest|best|N")
-    parser.add_argument(
-        "--average", type=int, default=1, metavar="N", help="the mean of the last N checkpoints up to it"
-    )
+    steps.add_options(parser)
     parser.add_argument("--from", dest="source", required=True, metavar="FILE|-", help="what to translate")
     search = parser.add_argument_group("search", argument_default=argparse.SUPPRESS)  # api.translate has the defaults
     search.add_argument("--beam", type=int, metavar="K", help="texts that are open at once")
@@ -48,7 +47,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     from txjax import api
     from txjax.cli import refuse
-    from txjax.cli.steps import which
     from txjax.decode.bleu import bleu_against
 
     refuse(rest)
@@ -56,7 +54,7 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     score = None
     if options.reference is not None:  # what is wrong with it is said before the translation, not after it
         score = bleu_against(read_lines(options.reference), len(lines), options.tokenize)
-    loaded = api.load(options.workdir, which(options.step), average=options.average)
+    loaded = api.load(options.workdir, steps.which(options.step), average=options.average)
     how = {name: getattr(options, name) for name in SEARCH if hasattr(options, name)}
     with progress(len(lines)) as advance:
         texts = api.translate(loaded, lines, advance=advance, **how)

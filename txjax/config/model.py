@@ -117,7 +117,8 @@ class Model(Section):
     dtype: of the computation; parameters, softmax, norms, angles and the loss are float32 whatever it is.
     matmul_precision: of float32 products on accelerators, whose default is faster and coarser than float32.
     remat: what the backward pass computes again: none, full (all of a layer), dots (all but matrix products).
-    unroll: layers of the scan that are laid out in the program, or all; values do not depend on it.
+    unroll: layers of the scan that are laid out in the program, or all; values do not depend on it. Decoding a single
+        text lays out two at least.
     """
 
     width: int = 128

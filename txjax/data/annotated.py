@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Self, TypeVar
 
@@ -12,15 +11,12 @@ import numpy as np
 
 from txjax.config.data import Data, Split
 from txjax.config.model import Model
-from txjax.data.buckets import Buckets, fitting
+from txjax.data.buckets import Buckets, Widths, fitting
 from txjax.data.codec import Codec
 from txjax.data.sequences import entropy
 from txjax.schema import ConfigError, nearest, require
 
-logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
-Widths = int | tuple[int, ...]
 
 
 class Annotated:
@@ -47,7 +43,7 @@ class Annotated:
     ) -> None:
         self.context, self.classes, self.shortened = context, classes, shortened
         lengths = np.array([len(row) for row in rows], np.int64)
-        self.widths = (context,) if widths == 1 else tuple(fitting(lengths, widths, context).tolist())
+        self.widths = (context,) if widths == 1 else fitting(lengths, widths, context)
         width = np.array(self.widths)[np.searchsorted(self.widths, lengths)]
         order = np.argsort(width, kind="stable")
         self.width, lengths = width[order], lengths[order]
@@ -119,21 +115,6 @@ class Annotated:
 
 def _joined(rows: Sequence[np.ndarray], order: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.int32), *(rows[i] for i in order)])
-
-
-def annotated_splits(
-    texts: dict[Split, list[T] | None], buckets: int, rows: Callable[[list[T], Split, Widths], Annotated]
-) -> list[Annotated | None]:
-    """The rows of each split, train first, in the widths that training has; None where there is no test."""
-    widths: Widths = buckets
-    found: list[Annotated | None] = []
-    for split, items in texts.items():
-        made = None if items is None else rows(items, split, widths)
-        found.append(made)
-        if made is not None:
-            widths = made.widths if split == "train" else widths
-            logger.info("%s: %s", split, made.report)
-    return found
 
 
 def require_outputs(model: Model, classes: Sequence[str], *, one_a_row: bool) -> None:

@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
+
+from txjax.config.data import Split
+
+logger = logging.getLogger(__name__)
+
+Widths = int | tuple[int, ...]  # how many to make, or those that training has
+
+
+class InWidths(Protocol):
+    """Rows of one or more widths."""
+
+    @property
+    def widths(self) -> tuple[int, ...]: ...
+    @property
+    def report(self) -> object: ...
+
+
+T = TypeVar("T")
+R = TypeVar("R", bound=InWidths)
 
 STEP = 4  # widths are multiples of it
 ENDLESS = 1 << 40  # batches of a training run, for grain, which wants a length
@@ -31,13 +51,27 @@ def widths_of(lengths: np.ndarray, count: int) -> np.ndarray:
     return np.array(chosen[-1])
 
 
-def fitting(lengths: np.ndarray, widths: int | tuple[int, ...], context: int) -> np.ndarray:
-    """The widths that rows of these lengths, at most `context`, are padded to.
-
-    widths: how many to make, or those of the training rows, to which `context` is added where a row is longer.
+def fitting(lengths: np.ndarray, widths: Widths, context: int) -> tuple[int, ...]:
+    """The widths that rows of these lengths, at most `context`, are padded to; `context` is added to given ones where
+    a row is longer.
     """
     made = np.minimum(widths_of(lengths, widths), context) if isinstance(widths, int) else np.array(widths)
-    return np.unique(np.append(made, context) if made[-1] < lengths.max() else made)
+    return tuple(np.unique(np.append(made, context) if made[-1] < lengths.max() else made).tolist())
+
+
+def in_widths_of_training(
+    texts: Mapping[Split, T | None], buckets: int, rows: Callable[[T, Split, Widths], R]
+) -> list[R | None]:
+    """The rows of each split, train first, padded to the widths that training has; None where a split has no texts."""
+    widths: Widths = buckets
+    found: list[R | None] = []
+    for split, items in texts.items():
+        made = None if items is None else rows(items, split, widths)
+        found.append(made)
+        if made is not None:
+            widths = made.widths if split == "train" else widths
+            logger.info("%s: %s", split, made.report)
+    return found
 
 
 class Buckets(NamedTuple):

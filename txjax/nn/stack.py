@@ -73,7 +73,8 @@ def stack(
 
 def in_a_round(model: Model, x_BTD: Float[Array, "B T D"], context: Context) -> int:
     """Periods that a round of the loop holds. Two for a step of a single text: XLA multiplies a vector by a matrix in
-    one CPU thread, and with two layers in a round another copies the second one's weights meanwhile: a fifth faster.
+    one CPU thread, and with two layers in a round another copies the second one's weights meanwhile, which is up to a
+    fifth faster. Of several texts it is not.
     """
     if model.unroll == "all":
         return model.periods

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 import numpy as np
 
 from txjax.config.data import Data, Source, Split
-from txjax.data.annotated import Annotated, Widths, annotated_splits, classes_of, require_outputs, splits, thinned
+from txjax.data.annotated import Annotated, classes_of, require_outputs, splits, thinned
+from txjax.data.buckets import Widths, in_widths_of_training
 from txjax.data.codec import Codec
 from txjax.data.dataset import Dataset
 from txjax.data.labels import NAMED, SUFFIXES, Example, published, read
@@ -60,7 +61,7 @@ class Labelled(Source, kind="labelled"):
         examples = self.examples(config.data)
         codec = self._codec(config.data, examples["train"] or []) if saved is None else saved
         config.with_vocab(codec.vocab_size)
-        return Dataset(codec, *annotated_splits(examples, self.buckets, partial(self._rows, codec, config)))  # type: ignore[arg-type]
+        return Dataset(codec, *in_widths_of_training(examples, self.buckets, partial(self._rows, codec, config)))  # type: ignore[arg-type]
 
     def examples(self, data: Data) -> dict[Split, list[Example] | None]:
         """The texts of each split with their labels; None where there is no test."""

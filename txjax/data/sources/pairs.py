@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from txjax.config.data import Data, Source, Split, Tokenizer
 from txjax.data import corpora
-from txjax.data.buckets import Buckets, fitting
+from txjax.data.buckets import Buckets, Widths, fitting, in_widths_of_training
 from txjax.data.codec import Codec
 from txjax.data.dataset import Dataset
 from txjax.data.reading import file_text, lines_of
@@ -22,8 +22,6 @@ from txjax.schema import ConfigError, nearest, require
 
 if TYPE_CHECKING:
     from txjax.config.root import Config
-
-logger = logging.getLogger(__name__)
 
 Pair = tuple[str, str]
 NAMES: dict[Split, tuple[str, ...]] = {
@@ -70,18 +68,13 @@ class Pairs(Source, kind="pairs"):
         train = self.texts("train", config.data)
         codec = self._codec(config.data, train) if saved is None else saved
         config.with_vocab(*codec.sizes)
-        rest = [self.texts(split, config.data) for split in get_args(Split)[1:]]
-        widths = None
-        splits = []
-        for split, pairs in zip(get_args(Split), (train, *rest), strict=True):
-            if pairs is None or (not pairs and split == "test"):
-                splits.append(None)
-                continue
-            examples = PairExamples.of(pairs, codec, config.context, split, widths or self.buckets)
-            widths = widths or tuple(examples.widths.tolist())
-            splits.append(examples)
-            logger.info("%s: %s", split, examples.report)
-        return Dataset(codec, *splits)
+        texts: dict[Split, list[Pair] | None] = {
+            "train": train,
+            "validation": self.texts("validation", config.data),
+            "test": self.texts("test", config.data) or None,
+        }
+        rows = partial(PairExamples.of, codec, config.context)
+        return Dataset(codec, *in_widths_of_training(texts, self.buckets, rows))  # type: ignore[arg-type]
 
     def texts(self, split: Split, data: Data) -> list[Pair]:
         """The pairs of a split, as text; none where there is no test."""
@@ -206,20 +199,19 @@ class PairExamples:
     endless = renewed = False
     fields = ("tokens", "targets", "weights", "segments", "source", "source_segments")
 
-    def __init__(self, rows: list[tuple[np.ndarray, np.ndarray]], context: int, widths: np.ndarray, first: int) -> None:
+    def __init__(
+        self, rows: list[tuple[np.ndarray, np.ndarray]], context: int, widths: tuple[int, ...], first: int
+    ) -> None:
         self.context, self.widths, self.first = context, widths, first
         lengths = np.array([[len(source), len(target)] for source, target in rows]).reshape(-1, 2)
-        self.width = widths[np.searchsorted(widths, lengths.max(1))]
+        self.width = np.array(widths)[np.searchsorted(widths, lengths.max(1))]
         order = np.lexsort((lengths[:, 1], lengths[:, 0], self.width))
         self.width, lengths = self.width[order], lengths[order]
         self.flat = [np.concatenate([rows[i][side] for i in order]) for side in (0, 1)]
         self.starts = [np.concatenate([[0], np.cumsum(lengths[:, side])]) for side in (0, 1)]
 
     @classmethod
-    def of(
-        cls, pairs: Sequence[Pair], codec: Codec, context: int, split: Split, widths: int | tuple[int, ...]
-    ) -> PairExamples:
-        """widths: those of the training pairs, or how many to make."""
+    def of(cls, codec: Codec, context: int, pairs: Sequence[Pair], split: Split, widths: Widths) -> PairExamples:
         end = np.array([codec.end], np.int32)
         first, *forced = codec.start
         before = np.array(forced, np.int32)
@@ -245,7 +237,7 @@ class PairExamples:
         left_out, shortened = (sum(long), 0) if split == "train" else (0, sum(long))
         tokens, targets = (len(flat) for flat in found.flat)
         share = (tokens + targets) / (2 * int(found.width.sum()))
-        found.report = Report(len(pairs), left_out, shortened, tokens, targets, tuple(found.widths.tolist()), share)
+        found.report = Report(len(pairs), left_out, shortened, tokens, targets, found.widths, share)
         return found
 
     report: Report | None = None

@@ -12,7 +12,8 @@ import numpy as np
 
 from txjax.config.data import Data, Source, Split
 from txjax.data import interpreter, python_tokens
-from txjax.data.annotated import Annotated, Widths, annotated_splits, classes_of, require_outputs, splits, thinned
+from txjax.data.annotated import Annotated, classes_of, require_outputs, splits, thinned
+from txjax.data.buckets import Widths, in_widths_of_training
 from txjax.data.codec import Codec
 from txjax.data.dataset import Dataset
 from txjax.data.python_tokens import Tagged as Text
@@ -63,7 +64,7 @@ class Tagged(Source, kind="tagged"):
         texts = self.texts(config.data)
         codec = self._codec(config.data, texts["train"] or []) if saved is None else saved
         config.with_vocab(codec.vocab_size)
-        return Dataset(codec, *annotated_splits(texts, self.buckets, partial(self._rows, codec, config)))  # type: ignore[arg-type]
+        return Dataset(codec, *in_widths_of_training(texts, self.buckets, partial(self._rows, codec, config)))  # type: ignore[arg-type]
 
     def texts(self, data: Data) -> dict[Split, list[Text] | None]:
         """The texts of each split with the tags of their parts; None where there is no test."""

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from txjax.ops.linear import precision_now
 
@@ -19,8 +19,8 @@ def ragged(x_MI: Float[Array, "M I"], w_EIO: Float[Array, "E I O"], sizes_E: Int
     """y_m = x_m w_e, where e is the group of row m: the first sizes_E[0] rows are group 0's, and so on, M in all.
 
     On a CPU, where lax.ragged_dot multiplies every row by the matrices of all groups, groups are cut into blocks of as
-    many rows, the last one of each filled up with zeros, and a loop goes over the blocks (as Gale et al. 2022 do in a
-    kernel). The result goes by the checkpoint name "product", for remat policies, as that of ops/linear.py.
+    many rows, the last one of each filled up with zeros, and a loop goes over the blocks (as the kernels of Gale et al.
+    2022, MegaBlocks). The result goes by the checkpoint name "product", for remat policies, as that of ops/linear.py.
     """
     if jax.default_backend() != "cpu":
         return checkpoint_name(lax.ragged_dot(x_MI, w_EIO, sizes_E), "product")
@@ -91,7 +91,7 @@ class Blocks(NamedTuple):
 
     group_P: Int[Array, " P"]
     row_PC: Int[Array, "P C"]
-    real_PC: Array
+    real_PC: Bool[Array, "P C"]
     place_M: Int[Array, " M"]
 
     @classmethod
@@ -114,6 +114,7 @@ class Blocks(NamedTuple):
         return cls(group_P, row_PC, row_PC < stop_E[group_P][:, None], place_M)
 
     def cut(self, x_MI: Float[Array, "M I"]) -> Float[Array, "P C I"]:
+        """The rows at their places, zeros where there is none."""
         return jnp.where(self.real_PC[..., None], x_MI[jnp.minimum(self.row_PC, len(x_MI) - 1)], 0)
 
 

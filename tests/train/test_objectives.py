@@ -16,6 +16,7 @@ from small_run import assert_same_checkpoint, column
 from txjax.config import Attention, Config, Cosine, Data, Encoder, Log, Model, Optim, Train
 from txjax.config.data import Objective, Source
 from txjax.data import interpreter
+from txjax.data.annotated import Annotated
 from txjax.data.dataset import Dataset, load
 from txjax.data.objectives.causal import Causal
 from txjax.data.objectives.denoising import Denoising
@@ -126,13 +127,14 @@ def test_rows_of_several_widths_are_judged_as_padded_ones_are(corpora: Path):
     head = Classes(outputs=6, pool="mean")
     found = []
     for buckets in (1, 4):
-        about = config(Labelled("trec", buckets=buckets), head=head, held_out=200, **ENCODER)
+        about = config(Labelled("trec", buckets=buckets), head=head, context=96, held_out=200, **ENCODER)
         data = load(about)
         about = about.with_vocab(data.codec.vocab_size)
         layout = make_layout(about.mesh, jax.devices()[:1])
         with layout.scope():
             programs = Programs(about, build(about.model), layout)
             found.append(evaluate_split(programs, programs.initial_state().params, data.validation))
+        assert isinstance(data.validation, Annotated) and len(data.validation.widths) == buckets
     assert found[0].accuracy == found[1].accuracy and found[0].tokens == found[1].tokens == 200
     np.testing.assert_allclose(found[0].loss, found[1].loss, rtol=1e-6)
 

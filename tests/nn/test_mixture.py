@@ -377,8 +377,9 @@ def test_the_balance_over_a_batch_is_that_of_each_micro_batch():
     np.testing.assert_allclose(task[1], task[0], rtol=1e-6)
 
 
-def test_a_step_on_eight_devices_is_that_of_one():
-    model = with_mixture(**LINEAR | {"dispatch": "capacity", "bias_speed": 0.1, "capacity_factor": 0.7})
+@pytest.mark.parametrize("dispatch", ["capacity", "dropless"])
+def test_a_step_on_eight_devices_is_that_of_one(dispatch: Any):
+    model = with_mixture(**LINEAR | {"dispatch": dispatch, "bias_speed": 0.1, "capacity_factor": 0.7})
     settings = config(model, optim=Optim(learning_rate=1e-3, optimizer=AdamW(eps=1e-3)))
     decoder, batch = (
         Decoder(model),

@@ -15,7 +15,7 @@ from txjax.cli import steps
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workdir", required=True, metavar="DIR")
-    steps.add_options(parser)
+    steps.add_checkpoint(parser)
     parser.add_argument("--split", choices=("validation", "test"), default="validation")
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from txjax.schema import ConfigError
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
     """A checkpoint of a run, or the mean of several."""
     parser.add_argument("--step", default="latest", metavar="latest|best|N")
     parser.add_argument(

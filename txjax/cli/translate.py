@@ -25,7 +25,7 @@ SEARCH = ("beam", "length_penalty", "penalty", "stop", "ratio", "extra", "longes
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workdir", required=True, metavar="DIR")
-    steps.add_options(parser)
+    steps.add_checkpoint(parser)
     parser.add_argument("--from", dest="source", required=True, metavar="FILE|-", help="what to translate")
     search = parser.add_argument_group("search", argument_default=argparse.SUPPRESS)  # api.translate has the defaults
     search.add_argument("--beam", type=int, metavar="K", help="texts that are open at once")

@@ -23,8 +23,10 @@ from txjax.nn.initialisations import Normal
 from txjax.nn.mixers.gru import GRU
 from txjax.nn.mixers.lstm import LSTM
 from txjax.ops.attention import alignment
+from txjax.ops.masks import Padding
 from txjax.ops.norms import RMSNorm
 from txjax.ops.positions import Relative, Sinusoidal
+from txjax.ops.recurrence import gru_search
 from txjax.parallel import make_layout
 from txjax.schema import ConfigError
 from txjax.train.programs import Programs
@@ -47,6 +49,7 @@ MODELS = {
     ),
     "mixed layers": replace(TRANSFORMER, pattern=(Layer(), Layer(cross="none"))),  # type: ignore[arg-type]
     "bottleneck": replace(SEQ2SEQ, cross="none"),
+    "rnnsearch": presets.rnnsearch(**SIZES),
     "lstm": presets.seq2seq(LSTM(), **SIZES),
     **{f"cross={kind}": replace(SEQ2SEQ, cross=member()) for kind, member in Cross.members().items() if kind != "none"},
     **{f"score={score}": replace(SEQ2SEQ, cross=Alignment(score)) for score in ("dot", "general")},  # type: ignore[arg-type]
@@ -221,6 +224,29 @@ def test_the_alignment_is_that_of_its_formula():
         want = e / e.sum(-1, keepdims=True)
         np.testing.assert_allclose(weights, want, atol=1e-6)
         np.testing.assert_allclose(got, want @ v, atol=1e-5)
+
+
+def test_a_search_scores_by_the_state_before_and_feeds_what_it_finds_to_the_gates():
+    B, T, S, D, H = 2, 4, 5, 3, 6
+    shapes = ((B, T, 3, H), (B, H), (H, 4, H), (H,), (D, 3, H), (B, S, H), (B, S, D), (H,))
+    x, h, w, b, found, keys, values, v = (draw.standard_normal(shape) for shape in shapes)
+    here, real = np.arange(S) < np.array([[S], [3]]), np.arange(T) < np.array([[T], [2]])
+    got = gru_search(
+        *map(jnp.asarray, (x, h, w, b, found, keys, values, v)),
+        mask=Padding(jnp.asarray(here)),
+        real_BT=jnp.asarray(real),
+    )
+    for t in range(T):
+        scores = np.where(here, np.tanh((h @ w[:, 3])[:, None] + keys) @ v, -np.inf)
+        a = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+        c = (a[..., None] * values).sum(1)
+        of_x, of_h = x[:, t] + np.einsum("bd,dgh->bgh", c, found), np.einsum("bh,hgk->bgk", h, w[:, :3])
+        r, z = (1 / (1 + np.exp(-(of_x[:, gate] + of_h[:, gate]))) for gate in (0, 1))
+        after = (1 - z) * np.tanh(of_x[:, 2] + r * (of_h[:, 2] + b)) + z * h
+        h = np.where(real[:, t, None], after, h)
+        for theirs, ours in zip((h, c, a), got, strict=False):
+            np.testing.assert_allclose(ours[:, t], theirs, atol=2e-6)
+    np.testing.assert_allclose(got[-1], h, atol=2e-6)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from txjax.models.presets.encoder_decoders import bart, t5, t5_v1_1, transformer
 from txjax.models.presets.encoders import albert, bert, electra, modernbert, roberta, vit
 from txjax.models.presets.mixtures import deepseek_moe, deepseek_v3, gpt_oss, mixtral, switch
 from txjax.models.presets.published import PUBLISHED, named
-from txjax.models.presets.recurrent_nets import gru, lstm, min_gru, recurrent, rnn, seq2seq
+from txjax.models.presets.recurrent_nets import gru, lstm, min_gru, recurrent, rnn, rnnsearch, seq2seq
 
 __all__ = [
     "PUBLISHED",
@@ -33,6 +33,7 @@ __all__ = [
     "olmo2",
     "recurrent",
     "rnn",
+    "rnnsearch",
     "roberta",
     "seq2seq",
     "switch",

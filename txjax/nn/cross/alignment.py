@@ -29,8 +29,8 @@ class Alignment(Cross, kind="alignment"):
     """tanh(W [c; h]), c = sum_j a_j m_j over the encoder's states m, a = softmax_j(score(h, m_j)).
 
     score: additive v tanh(W_h h + W_m m) (Bahdanau et al. 2015, equation 6 of the appendix), dot h m, or general h W m
-    (Luong et al. 2015, section 3.1). The state h is the decoder's of this step, as in Luong et al.; Bahdanau et al.
-    take the one before, and give c to the cell: here it enters the layers above.
+    (Luong et al. 2015, section 3.1). The state h is the decoder's of this step and c enters the layers above, as in
+    Luong et al.; that of Bahdanau et al. is in txjax.nn.cross.search.
     """
 
     score: Literal["additive", "dot", "general"] = "additive"

@@ -12,11 +12,11 @@ from txjax.ops.masks import Mask
 def alignment(
     query_BTD: Float[Array, "B T D"],
     key_BSD: Float[Array, "B S D"],
-    value_BSD: Float[Array, "B S D"],
+    value_BSE: Float[Array, "B S E"],
     towards_D: Float[Array, " D"] | None,
     *,
     mask: Mask | None,
-) -> tuple[Float[Array, "B T D"], Float[Array, "B T S"]]:
+) -> tuple[Float[Array, "B T E"], Float[Array, "B T S"]]:
     """sum_s w_s value_s, w = softmax_s(score), over the keys that the mask allows.
 
     score: towards . tanh(query + key), or query . key where `towards` is None: Bahdanau et al. 2015; Luong et al. 2015.
@@ -32,4 +32,4 @@ def alignment(
     T, S = s_BTS.shape[1:]
     visible = None if mask is None else mask(jnp.arange(T)[None], jnp.arange(S))[:, 0]
     w_BTS = masked_softmax(s_BTS, visible)
-    return jnp.einsum("BTS,BSD->BTD", w_BTS.astype(value_BSD.dtype), value_BSD), w_BTS
+    return jnp.einsum("BTS,BSE->BTE", w_BTS.astype(value_BSE.dtype), value_BSE), w_BTS

@@ -10,6 +10,7 @@ from txjax.ops.recurrence.linear_attention import LinearState, linear_attention,
 from txjax.ops.recurrence.lstm import LSTMState, cudnn_lstm, lstm, lstm_gates, lstm_step
 from txjax.ops.recurrence.min_gru import min_gru, min_gru_step
 from txjax.ops.recurrence.rnn import rnn, rnn_gate, rnn_step
+from txjax.ops.recurrence.search import gru_search
 
 __all__ = [
     "LSTMState",
@@ -17,6 +18,7 @@ __all__ = [
     "cudnn_lstm",
     "gru",
     "gru_gates",
+    "gru_search",
     "gru_step",
     "linear_attention",
     "linear_attention_step",

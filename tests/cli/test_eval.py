@@ -13,6 +13,7 @@ from txjax import api
 from txjax.cli import main
 from txjax.config import Config, Data, Train
 from txjax.data import dataset
+from txjax.interop import huggingface
 from txjax.models import build, presets
 from txjax.store import Run
 from txjax.train.evaluate import batches_of, evaluate
@@ -44,5 +45,9 @@ def test_the_mean_of_checkpoints_is_judged(tmp_path: Path, capsys: pytest.Captur
     step = jax.jit(make_evaluation_step(loaded.model, config))
     want = evaluate(step, loaded.params, batches_of(data.validation, config, 1), loaded.model.knobs())
     assert losses[2] == round(want.loss, 4) != losses[1]
+    away = tmp_path / "theirs"
+    assert main(["convert", f"--from={folder}", f"--to={away}", "--format=huggingface", "--average=2"]) == 0
+    assert f"step 3 of {folder}, the mean of 2 checkpoints is now {away}" in capsys.readouterr().out
+    jax.tree.map(np.testing.assert_array_equal, huggingface.read(away).params, loaded.params)
     assert main(["eval", f"--workdir={folder}", "--average=4"]) == 2
     assert "train.keep_last=3" in capsys.readouterr().err

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from txjax.cli import steps
 from txjax.schema import ConfigError, listed
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ LONGEST = 1024  # tokens in a sequence of the run's data: a model's own context 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="source", required=True, type=Path, metavar="DIR_OR_FILE")
     parser.add_argument("--to", dest="target", required=True, type=Path, metavar="DIR", help="or FILE.bin")
-    parser.add_argument("--step", default="latest", metavar="latest|best|N", help="of a run folder")
+    steps.add_checkpoint(parser)
     parser.add_argument("--format", metavar="NAME", help="to write: llama2c, huggingface, or a family such as llama")
 
 
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if form is not None and not source.is_dir():
         raise ConfigError(f"--from: {source} is no run folder, which --to={target} would be written from")
     if form is not None:
-        from_run(source, target, options.step, form)
+        from_run(source, target, form, options)
     elif (source / "run.json").is_file():
         raise ConfigError(f"--from: {source} is a run: say what to write, --format=llama2c or --format=huggingface")
     elif (source / "config.json").is_file():
@@ -67,23 +68,21 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     return 0
 
 
-def from_run(source: Path, target: Path, step: str, form: str) -> None:
-    """A checkpoint of a run as a file of llama2.c, or as a folder as transformers has it."""
-    from txjax import api
-    from txjax.cli.steps import which
+def from_run(source: Path, target: Path, form: str, options: argparse.Namespace) -> None:
+    """A checkpoint of a run, or the mean of several, as a file of llama2.c, or as a folder as transformers has it."""
     from txjax.interop import huggingface, llama2c
 
     if form == "llama2c":
-        loaded = api.load(source, which(step))
+        loaded = steps.load(source, options)
         llama2c.write(target, llama2c.Weights(loaded.config.model, loaded.params))
-        print(f"step {loaded.step} of {loaded.folder} is now {target}")
+        print(f"{steps.said(loaded, options)} is now {target}")
         return
     family = None if form == "huggingface" else huggingface.family_of(form)
-    loaded = api.load(source, which(step))
+    loaded = steps.load(source, options)
     with whole(target) as part:
         part.mkdir()
         written = to_huggingface(part, loaded, family)
-    print(f"step {loaded.step} of {loaded.folder} is now {target}, a model of type {written}")
+    print(f"{steps.said(loaded, options)} is now {target}, a model of type {written}")
 
 
 def to_huggingface(folder: Path, loaded: Loaded, family: Family | None) -> str:

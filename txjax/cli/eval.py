@@ -22,20 +22,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     import jax
 
-    from txjax import api
     from txjax.cli import refuse
     from txjax.data import dataset
     from txjax.train.evaluate import batches_of, evaluate
     from txjax.train.step import make_evaluation_step
 
     refuse(rest)
-    loaded = api.load(options.workdir, steps.which(options.step), average=options.average)
+    loaded = steps.load(options.workdir, options)
     examples = dataset.load(loaded.config, loaded.codec).split(options.split)
     step = jax.jit(make_evaluation_step(loaded.model, loaded.config))
     batches = batches_of(examples, loaded.config, 1)
     result = evaluate(step, loaded.params, batches, loaded.model.knobs())
-    mean = f", the mean of {options.average} checkpoints" if options.average > 1 else ""
-    print(f"step {loaded.step} of {loaded.folder}{mean}")
+    print(steps.said(loaded, options))
     for name, value in result.figures(options.split, examples.target_bytes(loaded.codec)).items():
         print(f"{name:20} {value:,}" if isinstance(value, int) else f"{name:20} {value:.4f}")
     return 0

@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from txjax.cli import steps
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workdir", required=True, metavar="DIR")
-    parser.add_argument("--step", default="latest", metavar="latest|best|N")
+    steps.add_checkpoint(parser)
     parser.add_argument("--prompt", action="append", metavar="TEXT", help="may be given several times")
     parser.add_argument("--tokens", type=int, default=200, help="the most that are added to each prompt")
     parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
@@ -32,10 +34,9 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
     thread_small_loops()
     from txjax import api
-    from txjax.cli.steps import which
 
     refuse(rest)
-    loaded = api.load(options.workdir, which(options.step))
+    loaded = steps.load(options.workdir, options)
     texts = api.generate(
         loaded,
         options.prompt or [""],

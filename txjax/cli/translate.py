@@ -54,7 +54,7 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
     score = None
     if options.reference is not None:  # what is wrong with it is said before the translation, not after it
         score = bleu_against(read_lines(options.reference), len(lines), options.tokenize)
-    loaded = api.load(options.workdir, steps.which(options.step), average=options.average)
+    loaded = steps.load(options.workdir, options)
     how = {name: getattr(options, name) for name in SEARCH if hasattr(options, name)}
     with progress(len(lines)) as advance:
         texts = api.translate(loaded, lines, advance=advance, **how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,27 +12,30 @@ import numpy as np
 import optax
 import pytest
 
-from txjax.config import Group, Layer, Model, Optim
+from txjax.config import Config, Group, Layer, Model, Optim, layerwise
+from txjax.config.optim import UNDECAYED
 from txjax.models import Decoder
 from txjax.nn.parameters import path_name
 from txjax.schema import ConfigError
-from txjax.train.optimizers import SGD, AdamW, Muon, describe_groups, groups_of, is_axes, update
+from txjax.train.optimizers import SGD, AdamW, Muon, describe_groups, groups_of, is_axes, scales_of, update
 
 SIZES: dict[str, Any] = {"width": 8, "vocab_size": 5, "context": 4}
+STACKED = Model(num_layers=3, **SIZES)
+UNROLLED = replace(STACKED, first_layers=(Layer(), Layer()))  # the same three layers, each by itself
 
 
 def draw(*shape: int, seed: int = 0) -> jax.Array:
     return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), jnp.float32)
 
 
-def steps(optim: Optim, parameters: Any, gradients: list[Any], axes: Any = None) -> list[Any]:
+def steps(optim: Optim, parameters: Any, gradients: list[Any], axes: Any = None, model: Model = STACKED) -> list[Any]:
     """The parameters after each gradient, at the full learning rate."""
-    direction = optim.optimizer.direction(axes)
+    direction, scales = optim.optimizer.direction(axes), scales_of(optim, model, parameters)
     rate, decay = jnp.float32(optim.learning_rate), jnp.float32(optim.weight_decay)
 
     @partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
     def step(parameters: Any, state: Any, g: Any) -> Any:
-        change, state = update(optim, direction, g, state, parameters, rate, decay, optax.tree.norm(g))
+        change, state = update(optim, direction, scales, g, state, parameters, rate, decay, optax.tree.norm(g))
         return jax.tree.map(jnp.add, parameters, change), state
 
     state, after = direction.init(parameters), []
@@ -173,48 +177,85 @@ def test_the_norm_of_all_gradients_together_is_clipped():
 # Groups
 
 
-def stacked_and_unrolled() -> tuple[Any, Any]:
-    """The shapes of the same model with its three layers stacked, and each by itself."""
-    return Decoder(Model(num_layers=3, **SIZES)).shapes(), Decoder(
-        Model(num_layers=3, first_layers=(Layer(), Layer()), **SIZES)
-    ).shapes()
-
-
-def by_path(config: Optim, shapes: Any) -> dict[str, Group]:
-    groups = groups_of(config, shapes)
-    leaves = jax.tree_util.tree_leaves_with_path(groups, is_leaf=lambda x: isinstance(x, Group))
-    return {path_name(path): group for path, group in leaves}
+def by_path(config: Optim, model: Model) -> dict[str, tuple[Group, ...]]:
+    leaves = jax.tree_util.tree_leaves_with_path(Decoder(model).shapes())
+    return {path_name(path): groups_of(config, model, path) for path, _ in leaves}
 
 
 def test_norms_biases_and_embeddings_are_not_decayed_unless_asked():
-    decayed = {name for name, group in by_path(Optim(), stacked_and_unrolled()[0]).items() if group.weight_decay}
+    decayed = {name for name, groups in by_path(Optim(), STACKED).items() if any(g.weight_decay for g in groups)}
     block = "layers/block_0/"
     assert decayed == {
         *(f"{block}attention/{name}/w" for name in ("query", "key", "value", "out")),
         *(f"{block}dense/{name}/w" for name in ("in", "out")),
     }
-    assert all(group.weight_decay == 1 for group in by_path(Optim(groups=()), stacked_and_unrolled()[0]).values())
+    assert all(g.weight_decay == 1 for groups in by_path(Optim(groups=()), STACKED).values() for g in groups)
 
 
 def test_groups_survive_stacking_and_the_first_match_counts():
     config = Optim(groups=(Group("attention/query", 0.1), Group("attention", 0.5, 0.0), Group("/w$", 2.0)))
-    stacked, unrolled = (by_path(config, shapes) for shapes in stacked_and_unrolled())
-    assert stacked["layers/block_0/attention/query/b"].learning_rate == 0.1
-    assert stacked["layers/block_0/attention/key/w"].learning_rate == 0.5
-    assert stacked["layers/block_0/dense/in/w"].learning_rate == 2.0
-    assert stacked["layers/block_0/dense/in/b"].learning_rate == 1.0
-    for name, group in unrolled.items():
-        assert group == stacked[name.replace("first_0", "layers/block_0").replace("first_1", "layers/block_0")]
+    stacked, unrolled = by_path(config, STACKED), by_path(config, UNROLLED)
+    for name, rate in (("attention/query/b", 0.1), ("attention/key/w", 0.5), ("dense/in/w", 2.0), ("dense/in/b", 1.0)):
+        assert [group.learning_rate for group in stacked[f"layers/block_0/{name}"]] == [rate] * 3
+    for name, groups in unrolled.items():
+        assert {*groups} == {*stacked[name.replace("first_0", "layers/block_0").replace("first_1", "layers/block_0")]}
+
+
+ONE_LAYER = (Group("norm", 1.0, 0.0, layers=(0, 2)), Group("", 0.0, layers=(0,)), Group("query", 0.5, layers=(2,)))
+
+
+@pytest.mark.parametrize("groups", [ONE_LAYER, layerwise(0.5, 3)], ids=["some", "layerwise"])
+def test_a_layer_moves_as_its_groups_say_whether_it_is_stacked_or_not(groups: tuple[Group, ...]):
+    """The unrolled model has two first layers and a stack of one: there a group is of whole leaves."""
+    optim = Optim(0.1, SGD(), weight_decay=0.3, clip=None, groups=groups)
+
+    def unstacked(tree: Any) -> Any:
+        block = tree["layers"]["block_0"]
+        first = {f"first_{n}": jax.tree.map(lambda x: x[n], block) for n in (0, 1)}  # noqa: B023
+        return tree | first | {"layers": {"block_0": jax.tree.map(lambda x: x[2:], block)}}
+
+    w, g = (jax.tree.map(lambda x: draw(*x.shape, seed=seed), Decoder(STACKED).shapes()) for seed in (0, 1))  # noqa: B023
+    (stacked,), (alone,) = steps(optim, w, [g]), steps(optim, unstacked(w), [unstacked(g)], model=UNROLLED)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6, atol=1e-7), unstacked(stacked), alone)
+
+
+def test_a_group_of_some_layers_is_for_no_other():
+    model = Model(num_layers=4, pattern=(Layer(), Layer()), **SIZES)
+    w, g = (jax.tree.map(lambda x: draw(*x.shape, seed=seed), Decoder(model).shapes()) for seed in (0, 1))  # noqa: B023
+    optim = Optim(0.1, SGD(), weight_decay=0.0, clip=None, groups=(Group("", 0.0, layers=(0, 3)), Group("", 0.5)))
+    (after,) = steps(optim, w, [g], model=model)
+    for block, rates in (("block_0", (0.0, 0.05)), ("block_1", (0.05, 0.0))):  # layers 0 and 2, layers 1 and 3
+        for path, (got, had, slope) in leaves_of(*(tree["layers"][block] for tree in (after, w, g))):
+            for period, rate in enumerate(rates):
+                want = had[period] - rate * slope[period]
+                np.testing.assert_allclose(got[period], want, rtol=1e-5, atol=1e-6, err_msg=path)
+    np.testing.assert_allclose(after["embedding"]["w"], w["embedding"]["w"] - 0.05 * g["embedding"]["w"], rtol=1e-5)
+
+
+def leaves_of(*trees: Any) -> list[tuple[str, tuple[Any, ...]]]:
+    paths = [path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(trees[0])]
+    return list(zip(paths, zip(*map(jax.tree.leaves, trees), strict=True), strict=True))
+
+
+def test_each_layer_takes_a_part_of_the_next_ones_rate():
+    found = by_path(Optim(groups=layerwise(0.5, 3)), STACKED)
+    scales = {name: [(g.learning_rate, g.weight_decay) for g in groups] for name, groups in found.items()}
+    assert scales["layers/block_0/dense/in/w"] == [(0.25, 1.0), (0.5, 1.0), (1.0, 1.0)]
+    assert scales["layers/block_0/dense/in/b"] == [(0.25, 0.0), (0.5, 0.0), (1.0, 0.0)]
+    assert scales["embedding/w"] == scales["position/table"] == [(0.125, 0.0)]
+    assert scales["final_norm/gain"] == [(1.0, 0.0)]
+    assert scales.keys() == by_path(Optim(), STACKED).keys()
 
 
 def test_each_group_is_described_with_its_rate_decay_size_and_members():
-    shapes = Decoder(Model(num_layers=2, **SIZES)).shapes()
+    model = Model(num_layers=2, **SIZES)
+    shapes = Decoder(model).shapes()
     config = Optim(
         learning_rate=1e-3,
         weight_decay=0.1,
         groups=(Group("embedding", 0.0), Group("norm", 1.0, 0.0), Group("nothing")),
     )
-    lines = describe_groups(config, shapes)
+    lines = describe_groups(config, model, shapes)
     # sorted as the tree is: embedding, final_norm, layers, position
     assert lines[0] == "rate 0, weight decay 0.1: 40 parameters, match 'embedding': embedding/w"
     assert lines[1].startswith(
@@ -224,6 +265,10 @@ def test_each_group_is_described_with_its_rate_decay_size_and_members():
     assert "all others: layers/block_0/attention/key/b" in lines[2] and len(lines) == 3
     counts = [int(line.split(": ")[1].split(" ")[0].replace(",", "")) for line in lines]
     assert sum(counts) == sum(x.size for x in jax.tree.leaves(shapes))
+    lines = describe_groups(Optim(weight_decay=0.0, groups=(Group("query/w", 0.5, layers=(1,)),)), model, shapes)
+    assert lines[1] == (
+        "rate 0.0005, weight decay 0: 64 parameters, match 'query/w' in layers 1: layers/block_0/attention/query/w"
+    )
 
 
 def test_groups_scale_rate_and_decay_and_a_rate_of_zero_freezes_whatever_comes():
@@ -241,6 +286,12 @@ def test_groups_scale_rate_and_decay_and_a_rate_of_zero_freezes_whatever_comes()
     ("make", "complaint"),
     [
         (lambda: Group("("), "regular expression, got '\\('"),
+        (lambda: Group("", layers=(0, -1)), r"layers must be numbers from 0, or none, got \(0, -1\)"),
+        (lambda: layerwise(1.5, 3), "decay must be above 0 and at most 1, got 1.5"),
+        (
+            lambda: Config(model=STACKED, optim=Optim(groups=(UNDECAYED, Group("", layers=(2, 3, 5))))),
+            r"optim.groups\[1\].layers: the model has no layer 3, 5, only 0 to 2",
+        ),
         (lambda: AdamW((0.9, 1.0)), "betas must be in"),
         (lambda: SGD(1.0), "momentum must be in"),
         (lambda: Optim(clip=0.0), "clip must be positive or none"),

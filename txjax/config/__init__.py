@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from txjax.config.data import Chunking, Data, Objective, Source, Tokenizer
 from txjax.config.model import Attention, Encoder, Layer, Model
-from txjax.config.optim import Group, Optim, Optimizer
+from txjax.config.optim import Group, Optim, Optimizer, layerwise
 from txjax.config.parts import Cross, Embedding, FeedForward, Head, Initialisation, Mixer
 from txjax.config.root import Config
 from txjax.config.train import Log, Mesh, Train
@@ -39,5 +39,6 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "Attention", "Chunking", "Config", "ConfigError", "Cross", "Data", "Embedding", "Encoder", "FeedForward", "Group",
     "Head", "Initialisation", "Layer", "Log", "Mesh", "Mixer", "Model", "Norm", "Objective", "Optim", "Optimizer",
-    "Position", "Schedule", "Section", "Source", "Tokenizer", "Train", "difference", "flatten", "from_dict", "to_dict",
+    "Position", "Schedule", "Section", "Source", "Tokenizer", "Train", "difference", "flatten", "from_dict",
+    "layerwise", "to_dict",
 ]  # fmt: skip

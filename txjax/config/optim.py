@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from txjax.ops.schedules import Constant, Schedule
@@ -24,13 +24,24 @@ class Group(Section):
 
     Paths are those of the tree, joined by '/', such as layers/block_0/attention/query/w; stacking the layers does
     not change them. learning_rate and weight_decay multiply optim's own; a learning_rate of 0 freezes.
+    layers: the numbers of the layers it is for, from 0, in the decoder and in an encoder; none: all, and what is
+        outside of them.
     """
 
     match: str
     learning_rate: float = 1.0
     weight_decay: float = 1.0
+    layers: tuple[int, ...] | None = None
+
+    def has(self, path: str, layer: int | None) -> bool:
+        """Whether it is for the parameter of that path in that layer, or outside of the layers."""
+        return (self.layers is None or layer in self.layers) and re.search(self.match, path) is not None
 
     def check(self) -> None:
+        require(
+            self.layers is None or all(layer >= 0 for layer in self.layers),
+            f"layers must be numbers from 0, or none, got {self.layers}",
+        )
         try:
             re.compile(self.match)
         except re.error as error:
@@ -38,6 +49,21 @@ class Group(Section):
 
 
 UNDECAYED = Group(match=r"(^|/)(\w*norm|embedding|position|b)(/|$)", weight_decay=0.0)
+
+
+def layerwise(decay: float, num_layers: int) -> tuple[Group, ...]:
+    """Groups by which each layer's rate is `decay` of that of the next one, and the embedding's of the first layer's;
+    the last layer and the head have the whole rate. Norms, biases and embeddings are not decayed. Clark et al. 2020,
+    table 7.
+    """
+    require(0 < decay <= 1, f"decay must be above 0 and at most 1, got {decay}")
+    rates = {(layer,): decay ** (num_layers - 1 - layer) for layer in range(num_layers)}
+    return (
+        Group(r"^(encoder/)?(embedding|embedding_norm|position)/", decay**num_layers, 0.0),
+        *(replace(UNDECAYED, layers=layers, learning_rate=rate) for layers, rate in rates.items()),
+        *(Group("", rate, layers=layers) for layers, rate in rates.items()),
+        UNDECAYED,
+    )
 
 
 @dataclass(frozen=True)

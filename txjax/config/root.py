@@ -10,7 +10,7 @@ from txjax.config.data import Data
 from txjax.config.model import Model
 from txjax.config.optim import Optim
 from txjax.config.train import Log, Mesh, Train
-from txjax.schema import ConfigError, Section, require, to_dict
+from txjax.schema import ConfigError, Section, listed, require, to_dict
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Config(Section):
     log: Log = field(default_factory=Log)
 
     def check(self) -> None:
+        self._check_groups()
         longest = self.model.max_length
         if longest is not None and self.context > longest:
             source, own = self.data.source, self.data.source.context
@@ -32,6 +33,16 @@ class Config(Section):
             raise ConfigError(
                 f"{what} runs past the model's position table of {longest}: "
                 f"set model.context={self.context}, or a position without a table such as model.position=rope"
+            )
+
+    def _check_groups(self) -> None:
+        deepest = max(self.model.num_layers, self.model.encoder.num_layers if self.model.encoder else 0)
+        for i, group in enumerate(self.optim.groups):
+            beyond = [layer for layer in group.layers or () if layer >= deepest]
+            require(
+                not beyond,
+                f"optim.groups[{i}].layers: the model has no layer {listed(list(map(str, beyond)))}, only 0 to "
+                f"{deepest - 1}",
             )
 
     @property

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import optax.contrib
 from jaxtyping import Array, Float
 
-from txjax.config import Group, Optim
+from txjax.config import Group, Model, Optim
 from txjax.config.optim import Optimizer
-from txjax.nn.parameters import BLOCK, path_name
+from txjax.nn.parameters import BLOCK, layer_numbers, path_name
 from txjax.schema import listed, require
 
 
@@ -96,35 +96,65 @@ def _muon_sides(path: tuple[Any, ...], axes: tuple[str, ...]) -> optax.contrib.M
     return optax.contrib.MuonDimensionNumbers(tuple(rows), tuple(columns))
 
 
-def groups_of(config: Optim, parameters: Any) -> Any:
-    """The group of each parameter: the first of config.groups whose expression is found in its path."""
+def groups_of(config: Optim, model: Model, path: tuple[Any, ...]) -> tuple[Group, ...]:
+    """The group of a parameter in each of the layers that its leaf stacks, or the one of a leaf that stacks none: the
+    first of config.groups that has it.
+    """
+    name = path_name(path)
+    numbers = layer_numbers(name, model)
+    layers = [None] if numbers is None else np.atleast_1d(numbers).tolist()
+    return tuple(next((g for g in config.groups if g.has(name, layer)), OTHERS) for layer in layers)
 
-    def first(path: tuple[Any, ...], _: Any) -> Group:
-        name = path_name(path)
-        return next((g for g in config.groups if re.search(g.match, name)), Group(match=""))
 
-    return jax.tree_util.tree_map_with_path(first, parameters)
+OTHERS = Group(match="")
 
 
-def describe_groups(config: Optim, parameters: Any) -> list[str]:
+def describe_groups(config: Optim, model: Model, parameters: Any) -> list[str]:
     """A line for each group that has parameters: how many, which, and what differs for them."""
-    names: dict[Group, list[tuple[str, int]]] = {}
-    groups = jax.tree.leaves(groups_of(config, parameters), is_leaf=lambda x: isinstance(x, Group))
-    for (path, leaf), group in zip(jax.tree_util.tree_leaves_with_path(parameters), groups, strict=True):
-        names.setdefault(group, []).append((path_name(path), math.prod(leaf.shape)))
+    sizes: dict[Group, dict[str, int]] = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(parameters):
+        groups, name = groups_of(config, model, path), path_name(path)
+        for group in groups:
+            members = sizes.setdefault(group, {})
+            members[name] = members.get(name, 0) + math.prod(leaf.shape) // len(groups)
     lines = []
-    for group, members in names.items():
+    for group, members in sizes.items():
         rate, decay = config.learning_rate * group.learning_rate, config.weight_decay * group.weight_decay
-        what = f"match {group.match!r}" if group.match else "all others"
-        count = sum(n for _, n in members)
-        some = listed([name for name, _ in members], 4)
+        what = f"match {group.match!r}" if group != OTHERS else "all others"
+        if group.layers is not None:
+            what += f" in layers {listed(list(map(str, group.layers)), 8)}"
+        count, some = sum(members.values()), listed(list(members), 4)
         lines.append(f"rate {rate:g}, weight decay {decay:g}: {count:,} parameters, {what}: {some}")
     return lines
+
+
+class Scale(NamedTuple):
+    """What learning rate and weight decay are multiplied by: a number each, or one for each layer that a leaf stacks,
+    in a shape that broadcasts to it.
+    """
+
+    learning_rate: float | np.ndarray
+    weight_decay: float | np.ndarray
+
+
+def scales_of(config: Optim, model: Model, parameters: Any) -> Any:
+    """The Scale of each parameter, from its groups."""
+
+    def scale(path: tuple[Any, ...], leaf: Any) -> Scale:
+        groups = groups_of(config, model, path)
+        if len(set(groups)) == 1:
+            return Scale(groups[0].learning_rate, groups[0].weight_decay)
+        over_layers = (len(groups),) + (1,) * (len(leaf.shape) - 1)
+        columns = zip(*((group.learning_rate, group.weight_decay) for group in groups), strict=True)
+        return Scale(*(np.reshape(np.array(column, np.float32), over_layers) for column in columns))
+
+    return jax.tree_util.tree_map_with_path(scale, parameters)
 
 
 def update(
     config: Optim,
     direction: optax.GradientTransformation,
+    scales: Any,
     gradients: Any,
     state: Any,
     parameters: Any,
@@ -132,7 +162,8 @@ def update(
     weight_decay: Float[Array, ""],
     grad_norm: Float[Array, ""],
 ) -> tuple[Any, Any]:
-    """w <- w - rate_g (direction(clip(gradient)) + decay_g w), for the rates and decays of w's group.
+    """w <- w - rate_g (direction(clip(gradient)) + decay_g w), for the rates and decays of w's group. scales: of
+    `scales_of`.
 
     Returns the change of the parameters and the optimizer's state.
     """
@@ -141,10 +172,9 @@ def update(
         gradients = jax.tree.map(lambda g: g * factor, gradients)
     towards, state = direction.update(gradients, state, parameters)
 
-    def change(d: Array, w: Array, group: Group) -> Array:
-        if group.learning_rate == 0.0:
-            return jnp.zeros_like(w)
-        decayed = d + (weight_decay * group.weight_decay) * w if group.weight_decay else d
-        return -(rate * group.learning_rate) * decayed
+    def change(d: Array, w: Array, scale: Scale) -> Array:
+        decayed = d + (weight_decay * scale.weight_decay) * w if np.any(scale.weight_decay) else d
+        moved = -(rate * scale.learning_rate) * decayed
+        return moved if np.all(scale.learning_rate) else jnp.where(np.equal(scale.learning_rate, 0.0), 0.0, moved)
 
-    return jax.tree.map(change, towards, parameters, groups_of(config, parameters)), state
+    return jax.tree.map(change, towards, parameters, scales), state

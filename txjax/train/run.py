@@ -76,7 +76,7 @@ def introduce(report: Reporter, run: Run, dataset: Dataset, programs: Programs) 
     report.say(f"model      {count_parameters(params):,} parameters on {len(devices)} {devices[0].device_kind}")
     report.say(f"train      {dataset.train.report}")
     report.say(f"validation {dataset.validation.report}")
-    for line in describe_groups(programs.config.optim, params):
+    for line in describe_groups(programs.config.optim, programs.config.model, params):
         report.say(f"optim      {line}")
 
 

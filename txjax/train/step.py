@@ -17,7 +17,7 @@ from txjax.config import Config
 from txjax.models import Model
 from txjax.ops.losses import correct, cross_entropy, sum_of_losses, sums
 from txjax.ops.pytree import pytree
-from txjax.train.optimizers import update
+from txjax.train.optimizers import scales_of, update
 from txjax.train.state import Hyper, State
 
 
@@ -47,6 +47,7 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
     """
     train, optim = config.train, config.optim
     direction = optim.optimizer.direction(model.axes())
+    scales = scales_of(optim, config.model, model.shapes())
 
     def loss_sum(params: Any, batch: Batch, knobs: Any, key: Array) -> tuple[Array, Byproducts]:
         outputs = model.apply(params, batch, knobs=knobs, key=key, unembed=False)
@@ -73,7 +74,7 @@ def make_train_step(model: Model, config: Config) -> Callable[[State, Batch, Hyp
         grad_norm = optax.tree.norm(gradients)
         rate = hyper.learning_rate * optim.schedule.factor(state.step, train.steps)
         change, opt_state = update(
-            optim, direction, gradients, state.opt_state, state.params, rate, hyper.weight_decay, grad_norm
+            optim, direction, scales, gradients, state.opt_state, state.params, rate, hyper.weight_decay, grad_norm
         )
         update_norm = optax.tree.norm(change)
         finite = jnp.isfinite(total) & jnp.isfinite(grad_norm) & jnp.isfinite(update_norm)

@@ -2,12 +2,12 @@
 
   txjax train --config=configs/translate_en_zh.py --workdir=runs/en_zh
   txjax translate --workdir=runs/en_zh --from=english.txt
-  txjax translate --workdir=runs/en_zh --from=english.txt --reference=chinese.txt --tokenize=zh
+  txjax translate --workdir=runs/en_zh --from=english.txt --average=10 --reference=chinese.txt --tokenize=zh
 
 The corpus is CC0. Chinese characters are three bytes, and the merges learn them from the training text.
 """
 
-from txjax.config import BPE, Config, Data, InverseSqrt, Log, Optim, Pairs, Train
+from txjax.config import BPE, Config, Cosine, Data, Log, Optim, Pairs, Train
 from txjax.models import presets
 
 
@@ -21,7 +21,14 @@ def get_config():
             validation=0.02,
             test=0.02,
         ),
-        optim=Optim(learning_rate=2e-3, schedule=InverseSqrt(warmup=500), weight_decay=0.01),
-        train=Train(steps=6000, batch_size=32, label_smoothing=0.1, evaluate_every=500, checkpoint_every=250),
+        optim=Optim(learning_rate=2e-3, schedule=Cosine(warmup=500, final=0.05), weight_decay=0.01),
+        train=Train(
+            steps=3000,
+            batch_size=32,
+            label_smoothing=0.1,
+            evaluate_every=500,
+            checkpoint_every=100,
+            keep_last=10,
+        ),
         log=Log(every=20),
     )

@@ -18,7 +18,8 @@ class Train(Section):
     accumulation: micro-batches that one step is computed in; values do not depend on it.
     data_stream: another number is another order of the data (a task's other examples) for the same initial weights.
     init_from: the folder of a run, or of converted weights, whose parameters this run starts with where path and shape
-        agree; none: all start as model.init draws them.
+        agree, each layer with those of its number, so that either model may be the deeper; none: all start as
+        model.init draws them.
     label_smoothing: share of the target's mass that is spread evenly over the whole vocabulary.
     loss_chunk: tokens whose logits are held at once, or none: all of them.
     non_finite: what a non-finite loss or gradient does: stop the run, or skip the step and count it.

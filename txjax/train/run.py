@@ -48,7 +48,7 @@ def train_run(
     with graceful_stop() as stop, layout.scope():
         programs.check()
         if config.train.init_from is not None:  # refused before there is a folder
-            warm_start(config.train.init_from, programs.state.params)
+            warm_start(config.train.init_from, config.model, programs.state.params)
         with (
             Run.open(workdir, config, fingerprint=batches.fingerprint, name=name) as run,
             Reporter(config.train.steps, quiet=quiet) as report,
@@ -130,7 +130,7 @@ def begin(programs: Programs, report: Reporter) -> State:
     folder = programs.config.train.init_from
     if folder is None:
         return programs.initial_state()
-    start = warm_start(folder, programs.state.params)
+    start = warm_start(folder, programs.config.model, programs.state.params)
     for line in start.lines:
         report.say(f"init       {line}")
     return start.of(programs.initial_state())

@@ -267,7 +267,7 @@ def test_each_group_is_described_with_its_rate_decay_size_and_members():
     assert sum(counts) == sum(x.size for x in jax.tree.leaves(shapes))
     lines = describe_groups(Optim(weight_decay=0.0, groups=(Group("query/w", 0.5, layers=(1,)),)), model, shapes)
     assert lines[1] == (
-        "rate 0.0005, weight decay 0: 64 parameters, match 'query/w' in layers 1: layers/block_0/attention/query/w"
+        "rate 0.0005, weight decay 0: 64 parameters, match 'query/w' in layer 1: layers/block_0/attention/query/w"
     )
 
 

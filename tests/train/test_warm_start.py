@@ -83,8 +83,8 @@ def test_each_layer_takes_those_of_its_number(layers: int, before: Path):
     whole = len(got) if layers == 1 else len(got) - inside
     assert lines[0].startswith(f"{whole} of {len(got)} parameters are those of step 2")
     which = {
-        1: "left there: layers/block_0/attention/key/b of layers 1, ",
-        3: "new: layers/block_0/attention/key/b of ",
+        1: "left there: layers/block_0/attention/key/b of layer 1, ",
+        3: "new: layers/block_0/attention/key/b of layer 2, ",
     }
     assert lines[1].startswith(which[layers]) and len(lines) == 2
 

@@ -10,7 +10,7 @@ from txjax.config.data import Data
 from txjax.config.model import Model
 from txjax.config.optim import Optim
 from txjax.config.train import Log, Mesh, Train
-from txjax.schema import ConfigError, Section, listed, require, to_dict
+from txjax.schema import ConfigError, Section, require, to_dict
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Config(Section):
             beyond = [layer for layer in group.layers or () if layer >= deepest]
             require(
                 not beyond,
-                f"optim.groups[{i}].layers: the model has no layer {listed(list(map(str, beyond)))}, only 0 to "
+                f"optim.groups[{i}].layers: the model has no layer {', '.join(map(str, beyond))}, only 0 to "
                 f"{deepest - 1}",
             )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -20,6 +21,7 @@ from flax import errors
 from jaxtyping import Array
 
 from txjax.config import Model
+from txjax.schema import listed
 
 Mean = float | tuple[Any, ...]
 
@@ -110,6 +112,11 @@ def layer_numbers(name: str, model: Model) -> Array | None:
     if model.sharing == "periods":
         return jnp.array(len(model.first_layers) + number)
     return len(model.first_layers) + number + len(model.pattern) * jnp.arange(model.periods)
+
+
+def said_layers(numbers: Sequence[int]) -> str:
+    """layer 3, or layers 0, 1"""
+    return f"layer{'s' * (len(numbers) > 1)} {listed(list(map(str, numbers)), 8)}"
 
 
 def _name_to_int(name: str) -> int:

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from txjax.config import Group, Model, Optim
 from txjax.config.optim import Optimizer
-from txjax.nn.parameters import BLOCK, layer_numbers, path_name
+from txjax.nn.parameters import BLOCK, layer_numbers, path_name, said_layers
 from txjax.schema import listed, require
 
 
@@ -122,7 +122,7 @@ def describe_groups(config: Optim, model: Model, parameters: Any) -> list[str]:
         rate, decay = config.learning_rate * group.learning_rate, config.weight_decay * group.weight_decay
         what = f"match {group.match!r}" if group != OTHERS else "all others"
         if group.layers is not None:
-            what += f" in layers {listed(list(map(str, group.layers)), 8)}"
+            what += f" in {said_layers(group.layers)}"
         count, some = sum(members.values()), listed(list(members), 4)
         lines.append(f"rate {rate:g}, weight decay {decay:g}: {count:,} parameters, {what}: {some}")
     return lines

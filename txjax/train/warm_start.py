@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from txjax.config import Model
-from txjax.nn.parameters import layer_numbers, path_name, without_layer
+from txjax.nn.parameters import layer_numbers, path_name, said_layers, without_layer
 from txjax.schema import ConfigError, listed
 from txjax.store import Run
 from txjax.store.layout import read_meta
@@ -121,12 +121,11 @@ def pieces(described: Mapping[str, str], model: Model) -> dict[Parameter, Piece]
 def leaves(some: Collection[Parameter], among: Mapping[Parameter, Piece]) -> list[str]:
     """The leaves that some parameters lie in, with the numbers of their layers where those are not all of a leaf's."""
     sizes = Counter(piece.leaf for piece in among.values())
-    layers: dict[str, list[int | None]] = {}
-    for name, piece in among.items():
-        if name in some:
-            layers.setdefault(piece.leaf, []).append(name[1])
+    layers: dict[str, list[int]] = {}
+    for (_, layer), piece in ((name, piece) for name, piece in among.items() if name in some):
+        layers.setdefault(piece.leaf, []).append(0 if layer is None else layer)
 
-    def said(leaf: str, numbers: list[int | None]) -> str:
-        return leaf if len(numbers) == sizes[leaf] else f"{leaf} of layers {', '.join(map(str, numbers))}"
+    def said(leaf: str, numbers: list[int]) -> str:
+        return leaf if len(numbers) == sizes[leaf] else f"{leaf} of {said_layers(numbers)}"
 
     return [said(leaf, numbers) for leaf, numbers in layers.items()]

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from txjax.config import GRU, LSTM, Config, Convolution, Group, Layer, Mixer, Model, NoMixer, NoPosition, Optim
+from txjax.config import GRU, LSTM, Config, Convolution, Layer, Mixer, Model, NoMixer, NoPosition, Optim
 from txjax.models import Decoder, costs, presets
 from txjax.nn.parameters import path_name
 from txjax.nn.recurrent import FixedState
 from txjax.schema import ConfigError
-from txjax.train.optimizers import groups_of
+from txjax.train.optimizers import Scale, scales_of
 
 SIZES: dict[str, Any] = {"width": 16, "num_layers": 2, "vocab_size": 11, "context": 8}
 STATES = [kind for kind in Mixer.members().values() if issubclass(kind, FixedState)]
@@ -87,11 +87,8 @@ def test_its_state_has_one_size_at_every_length(kind: type[Mixer]):
 
 
 def test_biases_are_not_decayed_and_matrices_are():
-    shapes = Decoder(presets.gru(**SIZES)).shapes()
-    groups = groups_of(Optim(), shapes)["layers"]["block_0"]["gru"]
-    decays = {path_name(path): group.weight_decay for path, group in leaves_with_path(groups)}
+    model = presets.gru(**SIZES)
+    scales = scales_of(Optim(), model, Decoder(model).shapes())["layers"]["block_0"]["gru"]
+    leaves = jax.tree_util.tree_leaves_with_path(scales, is_leaf=lambda leaf: isinstance(leaf, Scale))
+    decays = {path_name(path): scale.weight_decay for path, scale in leaves}
     assert decays == {"b": 0.0, "input/b": 0.0, "input/w": 1.0, "recurrent/w": 1.0}
-
-
-def leaves_with_path(groups: Any) -> Any:
-    return jax.tree_util.tree_leaves_with_path(groups, is_leaf=lambda leaf: isinstance(leaf, Group))

@@ -212,7 +212,8 @@ def test_a_query_without_keys_gives_zeros_and_leaves_all_gradients_as_they_were(
     (_, out), (to_w, to_x) = run(w, x, real)
     assert (np.asarray(out)[1, 0, :2] == 0).all() and (np.asarray(to_x)[1, :2] == 0).all()
     alone = [run(w, part, np.ones(part.shape[:2], bool))[1][0] for part in (x[:1], x[1:, 2:])]
-    np.testing.assert_allclose(to_w, alone[0] + alone[1], rtol=1e-5, atol=1e-5)
+    want = alone[0] + alone[1]  # its terms are up to 48: a difference of two of them has their rounding, not its own
+    np.testing.assert_allclose(to_w, want, rtol=1e-5, atol=1e-6 * np.abs(want).max())
 
 
 @pytest.mark.bug("NVIDIA-NeMo/Automodel#2658", "huggingface/transformers#17306", "EleutherAI/gpt-neox#25")

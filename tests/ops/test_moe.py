@@ -274,7 +274,7 @@ def test_padding_is_not_routed(factor: float | None, pad: int):
     real = np.pad(REAL, [(0, 0), (0, pad)])
     logits = longer(LOGITS, [50.0] + [0.0] * (E - 1))  # all the padding would go to the first expert
     got = applied(longer(X, np.nan), route(logits, **ROUTE), real, own, factor=factor)
-    np.testing.assert_allclose(got[:, :T], want, atol=1e-6)
+    np.testing.assert_allclose(got[:, :T], want, atol=1e-6 * np.abs(want).max())  # sums in another order on some CPUs
     assert not got[~real].any()
     seen = measures(logits, real)
     for name, value in measures(LOGITS, REAL).items():

@@ -99,6 +99,15 @@ def test_what_cannot_be_done_is_refused(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("option", ["--step=best", "--average=2"])
+def test_weights_of_others_have_no_checkpoints_to_choose(
+    option: str, theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["convert", f"--from={theirs}", f"--to={tmp_path / 'run'}", option]) == USER_ERROR
+    assert f"choose among a run's checkpoints, {theirs} is none" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_half_a_run_is_not_left_behind(
     theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

@@ -148,8 +148,9 @@ def test_layouts_of_the_program_change_no_value(name: str, layout: dict[str, Any
 
 
 @pytest.mark.long
-def test_eight_devices_compute_what_one_does():
-    model, rows = MODELS["t5"], 8
+@pytest.mark.parametrize("name", ["t5", "rnnsearch"])
+def test_eight_devices_compute_what_one_does(name: str):
+    model, rows = MODELS[name], 8
     batch = jax.tree.map(lambda x: np.tile(np.asarray(x), (rows // 2, 1)), replace(BATCH, targets=TOKENS))
     losses = []
     for mesh in (Mesh(data=1), Mesh(data=2, fsdp=2, tensor=2)):
@@ -245,8 +246,8 @@ def test_a_search_scores_by_the_state_before_and_feeds_what_it_finds_to_the_gate
         after = (1 - z) * np.tanh(of_x[:, 2] + r * (of_h[:, 2] + b)) + z * h
         h = np.where(real[:, t, None], after, h)
         for theirs, ours in zip((h, c, a), got, strict=False):
-            np.testing.assert_allclose(ours[:, t], theirs, atol=2e-6)
-    np.testing.assert_allclose(got[-1], h, atol=2e-6)
+            np.testing.assert_allclose(ours[:, t], theirs, atol=1e-5)  # float32 against float64, four steps on
+    np.testing.assert_allclose(got[-1], h, atol=1e-5)
 
 
 @pytest.mark.parametrize(

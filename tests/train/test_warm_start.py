@@ -82,6 +82,7 @@ def test_each_layer_takes_those_of_its_number(layers: int, before: Path):
     inside = sum(name.startswith("layers/") for name in got)
     whole = len(got) if layers == 1 else len(got) - inside
     assert lines[0].startswith(f"{whole} of {len(got)} parameters are those of step 2")
+    assert lines[0].endswith({1: "first", 3: f", and {inside} more in some of their layers"}[layers])
     which = {
         1: "left there: layers/block_0/attention/key/b of layer 1, ",
         3: "new: layers/block_0/attention/key/b of layer 2, ",

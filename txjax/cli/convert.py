@@ -59,6 +59,8 @@ def run(options: argparse.Namespace, rest: Sequence[str]) -> int:
         from_run(source, target, form, options)
     elif (source / "run.json").is_file():
         raise ConfigError(f"--from: {source} is a run: say what to write, --format=llama2c or --format=huggingface")
+    elif (options.step, options.average) != ("latest", 1):
+        raise ConfigError(f"--step and --average choose among a run's checkpoints, {source} is none: leave them out")
     elif (source / "config.json").is_file():
         from_huggingface(source, target)
     elif source.suffix == ".npz":

@@ -52,14 +52,15 @@ UNDECAYED = Group(match=r"(^|/)(\w*norm|embedding|position|b)(/|$)", weight_deca
 
 
 def layerwise(decay: float, num_layers: int) -> tuple[Group, ...]:
-    """Groups by which each layer's rate is `decay` of that of the next one, and the embedding's of the first layer's;
-    the last layer and the head have the whole rate. Norms, biases and embeddings are not decayed. Clark et al. 2020,
-    table 7.
+    """Groups by which each layer's rate is `decay` of that of the next one, and that of embedding, positions and all
+    before the layers `decay` of the first layer's; the last layer and the head have the whole rate. Norms, biases and
+    embeddings are not decayed. Clark et al. 2020 ("ELECTRA"), table 7.
     """
     require(0 < decay <= 1, f"decay must be above 0 and at most 1, got {decay}")
     rates = {(layer,): decay ** (num_layers - 1 - layer) for layer in range(num_layers)}
     return (
-        Group(r"^(encoder/)?(embedding|embedding_norm|position)/", decay**num_layers, 0.0),
+        Group(r"^(encoder/)?(embedding|embedding_norm|position|embedding_projection/b)(/|$)", decay**num_layers, 0.0),
+        Group(r"^(encoder/)?embedding_projection/", decay**num_layers),
         *(replace(UNDECAYED, layers=layers, learning_rate=rate) for layers, rate in rates.items()),
         *(Group("", rate, layers=layers) for layers, rate in rates.items()),
         UNDECAYED,

@@ -89,9 +89,11 @@ def warm_start(folder: str, model: Model, params: Any) -> WarmStart:
             f"train.init_from={folder!r}: none of its parameters ({listed(leaves(there, there))}) has a path and shape "
             f"of this model's ({listed(leaves(own, own))}): choose a run of a model like it"
         )
-    new = leaves(own.keys() - fits, own)
     total = len(leaves(own, own))
-    lines = [f"{total - len(new)} of {total} parameters are those of step {step} of {run.folder}"]
+    whole = total - len(leaves(own.keys() - fits, own))
+    part = len(leaves(fits, own)) - whole
+    some = f", and {part} more in some of their layers" if part else ""
+    lines = [f"{whole} of {total} parameters are those of step {step} of {run.folder}{some}"]
     for what, names in (
         ("new", leaves(own.keys() - there, own)),
         ("new, of another shape there", leaves((own.keys() & there) - fits, own)),
